@@ -31,8 +31,8 @@ from mixtune.moments import Moments, Origin
 from mixtune.streaming._dask import Cluster, digest, run_job
 from mixtune.streaming._stream import Block, Progress, Stream, open_stream
 
+#: A function from the targets in the data to those of a fit; its ``repr`` identifies it.
 TargetCode: TypeAlias = Callable[[Array], Array]
-"""A function from the targets in the data to those of a fit; its ``repr`` identifies it."""
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.

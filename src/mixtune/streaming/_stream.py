@@ -32,10 +32,10 @@ from mixtune._messages import Wording, nearest, quoted, setting
 from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, choose_inputs, file_label, to_matrix
 from mixtune.errors import DataError, ParameterError
 
+#: Called with the rows done and the rows in all, None where only reading tells.
 Progress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the rows done and the rows in all, None where only reading tells."""
+#: The first row group or record batch of a stretch of a file, and the first one after it.
 Part: TypeAlias = tuple[int, int]
-"""The first row group or record batch of a stretch of a file, and the first one after it."""
 
 _KIND = re.compile(r"\.(?:(?P<parquet>parquet|pq)|(?P<arrow>arrow|feather|ipc)|(?P<csv>[ct]sv(\.gz)?)|(?P<npy>npy))$")
 #: Text parsed at a time. A line must fit; columns are typed beforehand, so a small size costs nothing.
@@ -97,7 +97,8 @@ class ColumnRoles:
         return dict.fromkeys((*self.inputs, *self.targets), pa.float64()) | labels
 
     def block(self, table: Any, name: str | None, where: str) -> Block:
-        """A slice of a table as a block; whatever is not a finite number is refused."""
+        """A slice of a table, or a partition of a data frame, as a block; what is not a finite number is refused."""
+        table = table if isinstance(table, pa.Table) else as_table(table, where)
         X = to_matrix(table, self.inputs, where, other_columns(self.domain))
         y = to_matrix(table, self.targets, where)
         y = y[:, 0] if self.single_output else y
@@ -285,14 +286,11 @@ def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) ->
                 yield _TableFile(reader.schema, None, lengths, batches)
         else:
             separator = form.separator or ("\t" if ".tsv" in Path(path).name.lower() else ",")
+            parse = csv.ParseOptions(delimiter=separator)
+            read = csv.ReadOptions(block_size=_CSV_BYTES, encoding=form.encoding)
             # Arrow would infer the types from the first block and fail on 1.5 after many whole numbers.
-            options = csv.ConvertOptions(decimal_point=form.decimal, column_types=types, include_columns=names)
-            with csv.open_csv(
-                path,
-                read_options=csv.ReadOptions(block_size=_CSV_BYTES, encoding=form.encoding),
-                parse_options=csv.ParseOptions(delimiter=separator),
-                convert_options=options,
-            ) as reader:
+            convert = csv.ConvertOptions(decimal_point=form.decimal, column_types=types, include_columns=names)
+            with csv.open_csv(path, read, parse, convert) as reader:
                 yield _TableFile(reader.schema, None, list, lambda part, rows: reader)
     except (OSError, pa.ArrowException, UnicodeError) as error:
         found = re.search(r"CSV column #(\d+)", str(error))
@@ -453,14 +451,12 @@ def _files(source: Any) -> list[Path]:
     """The files of a source, with those inside of folders, in the order of their names."""
     found: list[Path] = []
     for path in as_paths(source):
-        inside = [path]
-        if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if file.is_file())
-            # Names such as _SUCCESS and .part.crc are markers rather than data.
-            inside = [f for f in files if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
-        elif not path.is_file():
+        if not (path.is_dir() or path.is_file()):
             raise DataError(f'"{path}" is not a file; check the path')
-        tables = [file for file in inside if file_kind(file) not in ("", "npy")]
+        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        # Names such as _SUCCESS and .part.crc in a folder are markers rather than data.
+        data = [f for f in files if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
+        tables = [file for file in data if file_kind(file) not in ("", "npy")]
         if not tables and path.is_dir():
             raise DataError(f'the folder "{path}" holds no tables; files must end in {_KINDS}')
         if not tables:
@@ -476,15 +472,10 @@ def _frame_stream(frame: Any, target: Any, domain: Any, columns: Any) -> Stream:
     table = as_table(frame._meta, where)
     inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where=where)
     roles = ColumnRoles(inputs, targets, isinstance(target, str), domain, CsvFormat())
-    make = dask_module("dask").delayed(_frame_block, pure=False)
-    parts = enumerate(frame[list(roles.types)].to_delayed())
-    chunks = tuple(DelayedChunk(make(part, roles, number)) for number, part in parts)
-    return Stream(chunks, inputs, len(inputs), len(targets))
-
-
-def _frame_block(partition: Any, roles: ColumnRoles, number: int) -> Block:
-    where = f"partition {number} of the data frame"
-    return roles.block(as_table(partition, where), "0", where)
+    make = dask_module("dask").delayed(roles.block, pure=False)
+    parts = frame[list(roles.types)].to_delayed()
+    blocks = [make(part, "0", f"partition {number} of {where}") for number, part in enumerate(parts)]
+    return Stream(tuple(map(DelayedChunk, blocks)), inputs, len(inputs), len(targets))
 
 
 def _targets(target: Any, domain: Any) -> tuple[str, ...]:

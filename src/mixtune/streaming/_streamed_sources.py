@@ -285,7 +285,7 @@ class _CachedPass(NamedTuple):
 
     key: Any
     found: Any
-    origin: Origin | None = None
+    origin: Any = None
     whole: frozenset[str] = frozenset()
 
 
@@ -432,9 +432,7 @@ class StreamedSources:
             # Rows are not written to the folder of the sums.
             found = self._run("Sums of the sources", job, stream, reading, sampled=sampled and self.folder is None)
             done = self._passes["moments"] = _CachedPass(key, found, near)
-        there = done.origin
-        assert there is not None
-        return {name: about(sums, there, origin) for name, sums in self._without_left_out(done.found).items()}
+        return {name: about(sums, done.origin, origin) for name, sums in self._without_left_out(done.found).items()}
 
     def class_counts(self, columns: Sequence[str] | None = None) -> ClassCounts:
         """The number of rows of each class in every domain, where targets are classes.
