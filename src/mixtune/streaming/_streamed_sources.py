@@ -110,8 +110,8 @@ class SampleJob:
             limits = [found[name].limit if name in found else np.inf for name in block.names]
             near = np.flatnonzero(draws < np.array(limits)[block.codes])
             for name, own, drawn in Block(near, draws[near], block.names, block.codes[near]).by_domain():
-                new = Sample.of(None if name in self.whole else self.rows, drawn, block.X[own], block.y[own])
-                found[name] = found[name] + new if name in found else new
+                rows = None if name in self.whole else self.rows, drawn, block.X[own], block.y[own]
+                found[name] = found[name] + Sample(*rows) if name in found else Sample.of(*rows)
             self._check(found)
             yield block
 
