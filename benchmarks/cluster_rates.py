@@ -37,13 +37,13 @@ def row_seconds(rows: int) -> dict[str, float]:
 
 def merge_seconds_per_byte(features: int = 1024) -> float:
     """Seconds for each byte of sums that a merge adds to others."""
-    from mixtune.streaming._moments import MomentJob
+    from mixtune.streaming._dask import merge_domains
 
     rng = np.random.default_rng(0)
     moments = Moments.from_rows(rng.standard_normal((features + 1, features)), rng.standard_normal(features + 1))
     parts = [{"a": moments}] * 4
     with threadpool_limits(limits=1):
-        return seconds(lambda: MomentJob.merge(parts), rounds=5) / (4 * 8 * features**2)
+        return seconds(lambda: merge_domains(parts), rounds=5) / (4 * 8 * features**2)
 
 
 def task_seconds(client: Any, tasks: int) -> float:

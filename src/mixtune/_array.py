@@ -81,10 +81,8 @@ def namespace(*arrays: Array) -> Any:
     try:
         return array_api_compat.array_namespace(*known) if known else array_api_compat.array_namespace(np.empty(0))
     except TypeError as error:
-        kinds = sorted({type(a).__module__.split(".")[0] for a in known})
-        raise DataError(
-            f"arrays of different libraries were mixed ({', '.join(kinds)}); pass them all as one"
-        ) from error
+        kinds = ", ".join(sorted({type(a).__module__.split(".")[0] for a in known}))
+        raise DataError(f"arrays of different libraries were mixed ({kinds}); pass them all as one") from error
 
 
 def is_numpy(array: Array) -> bool:
@@ -126,10 +124,8 @@ def computed(*values: Any, most: int = MOST_FOCAL) -> tuple[Any, ...]:
             known = value.shape[0] if hasattr(value, "chunks") else len(value)
             rows = int(known if known == known else value.compute_chunk_sizes().shape[0])
             if rows > most:
-                raise DataError(
-                    f"a Dask collection of {rows:,} rows was passed as the focal rows, which are held in memory; pass "
-                    f"at most {most:,} of them, and large data as sources"
-                )
+                problem = f"a Dask collection of {rows:,} rows was passed as the focal rows, which are held in memory"
+                raise DataError(f"{problem}; pass at most {most:,} of them, and large data as sources")
             value = value.compute()
         check_unmasked(value, "X, y or sample_weight")
         found.append(value)
@@ -434,10 +430,9 @@ def check_device(device: str | None) -> str | None:
         raise ParameterError(f"there is no device {device!r}; use cpu, or cuda where PyTorch finds a CUDA device")
     torch = torch_module()
     if kind == "cuda" and int(number or 0) >= (found := torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        raise ParameterError(
-            f"device {device!r} is not there: PyTorch {torch.__version__} finds {found or 'no'} CUDA devices here; "
-            "use cpu, or install the PyTorch build for your CUDA driver"
-        )
+        finds = f"PyTorch {torch.__version__} finds {found or 'no'} CUDA devices here"
+        remedy = "use cpu, or install the PyTorch build for your CUDA driver"
+        raise ParameterError(f"device {device!r} is not there: {finds}; {remedy}")
     return device
 
 

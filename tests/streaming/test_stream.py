@@ -154,6 +154,9 @@ def test_mistakes(table, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no tables"):
         open_stream(tmp_path / "empty", target="y")
+    (tmp_path / "latin.csv").write_bytes(b"x\xe9,y\n1,2\n")
+    with pytest.raises(DataError, match=r'latin.csv" cannot be read: .utf-8. codec'):
+        open_stream(tmp_path / "latin.csv", target="y")
     with pytest.raises(DataError, match="one target per row"):
         open_stream((np.zeros((3, 2)), np.zeros(4)))
     with pytest.raises(DataError, match="differ in shape"):

@@ -201,11 +201,9 @@ def _fitting(costs: list[Cost], allowed: int, options: SolverOptions) -> list[Co
     least = min(costs, key=lambda cost: cost.least_bytes)
     if options.limit is None:
         return [least]
-    raise ParameterError(
-        f"memory_limit of {in_words(allowed)} is too little to solve by {least.method}, which takes "
-        f"{in_words(least.least_bytes)} beside the data; raise it"
-        + ('; solver="iterative" takes less' if options.solver == "direct" else " or use fewer features")
-    )
+    little = f"memory_limit of {in_words(allowed)} is too little to solve by {least.method}"
+    more = '; solver="iterative" takes less' if options.solver == "direct" else " or use fewer features"
+    raise ParameterError(f"{little}, which takes {in_words(least.least_bytes)} beside the data; raise it{more}")
 
 
 def machine_limit(like: Array) -> int:

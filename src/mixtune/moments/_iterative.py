@@ -136,11 +136,9 @@ def iterate(system: System, theta: Array, shift: float, options: SolverOptions, 
     limit = machine_limit(theta) if options.limit is None else options.limit
     _prepare(system.sketch, shift, options.tolerance, outputs, largest_rank(p, outputs, limit))
     precondition = system.sketch.preconditioner(shift)
-    residual, steps, ratio = rhs, 0, math.inf
+    residual, steps, ratio, goals = rhs, 0, math.inf, 0.5 * options.tolerance * sizes
     while True:
-        part, walked = _iterations(
-            system, shift, precondition, residual, 0.5 * options.tolerance * sizes, most_steps - steps
-        )
+        part, walked = _iterations(system, shift, precondition, residual, goals, most_steps - steps)
         delta, steps = delta + part, steps + walked
         residual = system.gradient(theta + delta) - shift * delta
         left = _norms(residual)
@@ -153,11 +151,10 @@ def iterate(system: System, theta: Array, shift: float, options: SolverOptions, 
             bound = float(np.linalg.norm(left)) / size if size > 0 else None
             return Step(delta, _stats(system, p, outputs, steps, ratio, bound))
         if steps >= most_steps or not ratio < 0.5 * before:
-            raise ConvergenceError(
-                f"conjugate gradients reached a relative residual of {ratio:.1e} in {steps} steps; tolerance is "
-                f'{options.tolerance:.0e}; use solver="direct", a larger ridge (it is {shift:.3g} beside features '
-                f"whose strongest direction has {system.sketch.largest:.3g}), or a larger tolerance"
-            )
+            reached = f"conjugate gradients reached a relative residual of {ratio:.1e} in {steps} steps"
+            beside = f"it is {shift:.3g} beside features whose strongest direction has {system.sketch.largest:.3g}"
+            remedy = f'use solver="direct", a larger ridge ({beside}), or a larger tolerance'
+            raise ConvergenceError(f"{reached}; tolerance is {options.tolerance:.0e}; {remedy}")
 
 
 def _stats(system: System, p: int, outputs: int, steps: int, ratio: float, bound: float | None) -> SolveStats:

@@ -346,10 +346,8 @@ class Moments:
         diagonal = xp.linalg.diagonal(gram)
         negative = (diagonal < -slack * xp.linalg.diagonal(self.gram), square < -slack * self._square)
         if count < 0 or any(bool(xp.any(where)) for where in negative):
-            raise DataError(
-                f"cannot subtract moments of {other.count} rows from moments of {self.count}: "
-                "they were never part of them; subtract only what was added"
-            )
+            problem = f"cannot subtract moments of {other.count} rows from moments of {self.count}"
+            raise DataError(f"{problem}: they were never part of them; subtract only what was added")
         square = xp.maximum(square, xp.zeros_like(square))
         summed = max(self._summed, other._summed, float(xp.max(xp.linalg.diagonal(self.gram))))
         cross = self._cross - other._cross
@@ -462,20 +460,13 @@ def check_alike(moments: Sequence[Moments]) -> None:
     first = moments[0]
     for index, m in enumerate(moments[1:], start=1):
         if m.n_features != first.n_features:
-            raise DataError(
-                f"moments {index} have {m.n_features} features, moments 0 have {first.n_features}; "
-                "use the same feature map for all"
-            )
+            features = f"{m.n_features} features, moments 0 have {first.n_features}"
+            raise DataError(f"moments {index} have {features}; use the same feature map for all")
         if m._cross.shape != first._cross.shape or m.single_output != first.single_output:
-            raise DataError(
-                f"moments {index} have targets of shape {_target_shape(m)}, moments 0 of {_target_shape(first)}; "
-                "pass the same outputs for all"
-            )
+            here, there = ("(n,)" if each.single_output else f"(n, {each.n_outputs})" for each in (m, first))
+            shapes = f"targets of shape {here}, moments 0 of {there}"
+            raise DataError(f"moments {index} have {shapes}; pass the same outputs for all")
     namespace(*(m._cross for m in moments))
-
-
-def _target_shape(m: Moments) -> str:
-    return "(n,)" if m.single_output else f"(n, {m.n_outputs})"
 
 
 def _stored(moments: Moments) -> dict[str, Any]:

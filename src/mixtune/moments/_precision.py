@@ -51,9 +51,8 @@ def narrow_gram(rows: Array, *, precision: str) -> Array:
     if precision == "float64":
         return column_gram(as_float64(rows, what="rows"))
     if precision == "tf32" and not has_tf32(rows):
-        raise ParameterError(
-            'precision="tf32" needs PyTorch tensors on a CUDA device; use "float32", or "split" for float64\'s accuracy'
-        )
+        remedy = """use "float32", or "split" for float64's accuracy"""
+        raise ParameterError(f'precision="tf32" needs PyTorch tensors on a CUDA device; {remedy}')
     xp = namespace(rows)
     multiply = _split_product if precision == "split" else _rounded_product
     gram = xp.zeros((rows.shape[1],) * 2, dtype=xp.float64, device=array_api_compat.device(rows))

@@ -67,10 +67,8 @@ class Scaling:
             scaled = coef / (self.scale if single else self.scale[:, None])
         if beyond := np.argwhere(np.isfinite(coef) & ~np.isfinite(scaled)).tolist():
             column = beyond[0][-1 if single else -2]
-            raise DataError(
-                f"column {column} (counted from 0) varies by {self.scale[column]:.3g}, so its coefficient would be "
-                "beyond float64; rescale it"
-            )
+            size = f"column {column} (counted from 0) varies by {self.scale[column]:.3g}"
+            raise DataError(f"{size}, so its coefficient would be beyond float64; rescale it")
         moved = scaled @ self.shift if single else np.einsum("...pd,p->...d", scaled, self.shift)
         return scaled, intercept + self.target_shift - moved
 
@@ -81,14 +79,12 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
     Without an intercept nothing is subtracted, so that the origin stays where it is.
     """
     if (total := sum(part.total for part in rows)) > HEAVIEST:
-        raise DataError(
-            f"sample weights add up to {total:.3g}, whose square is beyond float64; divide them by a constant"
-        )
+        large = f"sample weights add up to {total:.3g}, whose square is beyond float64"
+        raise DataError(f"{large}; divide them by a constant")
     given = [part.sample_weight for part in rows if part.sample_weight is not None]
     if (least := min((float(np.min(w, where=w > 0, initial=1.0)) for w in given), default=1.0)) < LIGHTEST:
-        raise DataError(
-            f"a sample weight is {least:.3g}, which is too small to compute with; set it to 0 to leave its row out"
-        )
+        small = f"a sample weight is {least:.3g}, which is too small to compute with"
+        raise DataError(f"{small}; set it to 0 to leave its row out")
     mean, spread = _column_scale([part.X for part in rows], [part.weight for part in rows])
     y = np.concatenate([part.targets for part in rows])
     level, target_spread = _column_scale([y], [np.concatenate([part.weight for part in rows])])

@@ -11,9 +11,9 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from mixtune._messages import Wording, counted
 from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.moments import Moments
-from mixtune.streaming._stream import Chunk, DelayedChunk, Progress, Stream, TableChunk, dask_module, with_progress
+from mixtune.streaming._stream import Chunk, DelayedChunk, Progress, Stream, dask_module, with_progress
 
 #: Seconds to wait for a scheduler to answer.
 CONNECT_SECONDS = 10
@@ -41,6 +41,8 @@ FAN = 4
 MOST_BLOCKS, ENOUGH_TASKS = 8, 128
 
 FORMAT = "mixtune-partial-moments-3"
+#: Where the result of a task has its number of rows; no domain has such a name.
+ROWS = ("rows",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,40 +77,40 @@ class Cluster:
         dask_module("dask")
         check_whole("block_rows", self.block_rows, least=1)
 
-    def run(self, job: Any, stream: Stream, progress: Progress | None, settings: Any = None) -> Any:
+    def run(self, job: Any, stream: Stream, progress: Progress | None, reading: Any = None) -> Any:
         """Fold all chunks of a stream, and merge the results.
 
         Parameters
         ----------
         job
-            A :class:`MomentJob` or a :class:`SampleJob`: ``reading_rows``, ``fold``, ``merge``.
+            A :class:`MomentJob` or a :class:`SampleJob`: ``reading_rows`` and ``fold``, whose results add.
         stream, progress
             What to read, and what to report the rows to.
-        settings
-            All that kept moments depend on besides their chunk; without it nothing is kept.
+        reading
+            How the source is read, for moments that may be kept; without it nothing is kept.
         """
-        delayed = dask_module("dask").delayed
-        chunks = [part for chunk in stream.chunks for part in _task_chunks(chunk, self.block_rows)]
-        parts = [(number, *part) for number, part in enumerate(chunks)]
-        folder = None if settings is None or self.folder is None else Path(self.folder).resolve()
-        if folder is not None:
+        parts = [part for chunk in stream.chunks for part in _task_chunks(chunk, self.block_rows)]
+        folder = None if reading is None or self.folder is None else Path(self.folder).resolve()
+        again: str | Wording = f"finished blocks are kept in {folder}: run it again to continue"
+        if folder is None:
+            again = Wording("run it again; with folder, the sums of finished blocks are kept", "run it again")
+        else:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
-        task = _Task(job, f"mixtune-{uuid.uuid4().hex}", folder, digest(settings))
+        settings = "" if folder is None else digest(job.settings(reading))
+        task = _Task(job, f"mixtune-{uuid.uuid4().hex}", folder, settings)
         # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
-        shared = delayed(task, traverse=False, pure=False)
-        fold, merge = delayed(_fold, pure=False), delayed(_merge, pure=False)
+        delayed = dask_module("dask").delayed
+        shared, merge = delayed(task, traverse=False, pure=False), delayed(merge_domains, pure=False)
         # From the number of chunks and not of workers, so that rounding does not depend on the cluster. Partitions of
         # a Dask collection, which have no identity yet, are folded by a task each.
-        size = 1 if parts[0][2] is None else min(max(len(parts) // ENOUGH_TASKS, 1), MOST_BLOCKS)
-        leaves = [fold(shared, parts[begin : begin + size]) for begin in range(0, len(parts), size)]
+        size = 1 if parts[0][1] is None else min(max(len(parts) // ENOUGH_TASKS, 1), MOST_BLOCKS)
+        numbered = [(number, *part) for number, part in enumerate(parts)]
+        leaves = [shared.fold(numbered[begin : begin + size], pure=False) for begin in range(0, len(parts), size)]
         report = progress or (lambda done, total: None)
         done: dict[int, int] = {}
-        again: str | Wording = f"finished blocks are kept in {folder}: run it again to continue"
-        if folder is None:
-            again = Wording("run it again; with folder, the sums of finished blocks are kept", "run it again")
 
         def handle(event: tuple[Any, dict[str, int]]) -> None:
             done[event[1]["number"]] = event[1]["rows"]  # a chunk that is done twice counts once
@@ -118,12 +120,21 @@ class Cluster:
             report(0, stream.rows)
             client.subscribe_topic(task.topic, handle)
             try:
-                tree = merge_tree(leaves, lambda some: merge(shared, some))
-                ((_, (found, rows)),) = _results(client, [client.compute(tree)])
+                ((_, found),) = _results(client, [client.compute(merge_tree(leaves, merge))])
             finally:
                 client.unsubscribe_topic(task.topic)
+        rows = found.pop(ROWS)
         report(rows, rows)  # the last events may still be on their way
         return found
+
+
+def run_job(
+    job: Any, stream: Stream, progress: Progress | None, cluster: Cluster | None, reading: dict[str, Any] | None = None
+) -> Any:
+    """The result of a job over all blocks of a stream, here or on a cluster; ``reading`` as for :meth:`Cluster.run`."""
+    if cluster is not None:
+        return job.finish(cluster.run(job, stream, progress, reading))
+    return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
 
 
 def run_tasks(
@@ -191,23 +202,28 @@ class _Task:
     folder: Path | None
     settings: str
 
-    def fold(self, number: int, chunk: Any, identity: Any) -> tuple[Any, int]:
-        """The result over one chunk, computed or as it was kept, and its number of rows."""
-        path = None
+    def fold(self, parts: Sequence[tuple[int, Any, Any]]) -> dict[Any, Any]:
+        """The result over several chunks, one after the other, so that one set of sums is in memory; and their ROWS."""
+        return merge_domains(self._fold_chunk(*part) for part in parts)
+
+    def _fold_chunk(self, number: int, chunk: Any, identity: Any) -> dict[Any, Any]:
+        """The result over one chunk, computed or as it was kept, and its ROWS."""
+        path = found = None
         if self.folder is not None:
             # Equal partitions of a collection are still two partitions, hence the number.
             key = digest([self.settings, identity or [number, chunk.identity()]])
             path = self.folder / f"{key}.moments"
-            if (found := read_partial(path)) is not None:
-                return found, sum(moments.count for moments in found.values())
-        seen = [0]
-        _check_unchanged(chunk, identity)
-        blocks = with_progress(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
-        found = self.job.fold(blocks, (number,))
-        _check_unchanged(chunk, identity)
-        if path is not None:
-            write_partial(path, found)
-        return found, seen[-1]
+            found = read_partial(path)
+        seen = [0 if found is None else sum(moments.count for moments in found.values())]
+        if found is None:
+            blocks = with_progress(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
+            _check_unchanged(chunk, identity)
+            found = self.job.fold(blocks, (number,))
+            _check_unchanged(chunk, identity)
+            if path is not None:
+                write_partial(path, found)
+        dask_module("distributed").get_worker().log_event(self.topic, {"number": number, "rows": seen[-1]})
+        return {**found, ROWS: seen[-1]}
 
 
 def _check_unchanged(chunk: Any, identity: Any) -> None:
@@ -216,20 +232,30 @@ def _check_unchanged(chunk: Any, identity: Any) -> None:
         raise DataError(f"a file changed while it was read ({identity}); run it again")
 
 
-def _fold(task: _Task, parts: Sequence[tuple[int, Any, Any]]) -> tuple[Any, int]:
-    """The result over several chunks, one after the other, so that one set of sums is in memory."""
-    total = None
-    worker = dask_module("distributed").get_worker()
-    for number, chunk, identity in parts:
-        part = task.fold(number, chunk, identity)
-        worker.log_event(task.topic, {"number": number, "rows": part[1]})
-        total = part if total is None else _merge(task, [total, part])
-    assert total is not None
+def _task_chunks(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
+    """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet."""
+    if isinstance(chunk, DelayedChunk):
+        return [(chunk.block, None)]
+    if chunk.identity() is None:
+        problem = "arrays and labels in this process cannot be read by the workers of a cluster"
+        remedy = "pass {name: (X, y)} with names of .npy files, or Dask arrays, or use stream_moments here"
+        raise ParameterError(f"{problem}; {remedy}")
+    return [(part, part.identity()) for part in chunk.split(rows)]
+
+
+def merge_domains(parts: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
+    """What parts of a source have of each domain, added in their order: rounding is the same whoever computed them.
+
+    Examples
+    --------
+    >>> merge_domains([{"a": 1}, {"b": 2, "a": 3}])
+    {'a': 4, 'b': 2}
+    """
+    total: dict[Any, Any] = {}
+    for part in parts:
+        for name, found in part.items():
+            total[name] = total[name] + found if name in total else found
     return total
-
-
-def _merge(task: _Task, parts: Sequence[tuple[Any, int]]) -> tuple[Any, int]:
-    return task.job.merge([found for found, _ in parts]), sum(rows for _, rows in parts)
 
 
 def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
@@ -243,25 +269,6 @@ def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
     while len(parts) > 1:
         parts = [merge(parts[begin : begin + FAN]) for begin in range(0, len(parts), FAN)]
     return parts[0]
-
-
-def _task_chunks(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
-    """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet.
-
-    Files have their full names, for processes that run in another folder.
-    """
-    if isinstance(chunk, DelayedChunk):
-        return [(chunk.block, None)]
-    if isinstance(chunk, TableChunk):
-        chunk = replace(chunk, path=os.path.abspath(chunk.path))
-    elif chunk.identity() is None:
-        raise ParameterError(
-            "arrays and labels in this process cannot be read by the workers of a cluster; pass {name: (X, y)} with "
-            "names of .npy files, or Dask arrays, or use stream_moments here"
-        )
-    else:
-        chunk = replace(chunk, X=os.path.abspath(chunk.X), y=os.path.abspath(chunk.y))
-    return [(part, part.identity()) for part in chunk.split(rows)]
 
 
 # --- sums of finished chunks ----------------------------------------------------------------------------------------
@@ -322,11 +329,10 @@ def _results(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any], 
                     raise result
                 yield future, result
                 seen = time.monotonic()
-                continue
-            time.sleep(POLL_SECONDS)
-            if (now := time.monotonic()) - looked > min(limit / 4, 1):
-                looked = now
-                seen = now if client.scheduler_info()["workers"] else seen
+            elif (now := time.monotonic()) - looked < min(limit / 4, 1):
+                time.sleep(POLL_SECONDS)
+            else:
+                looked, seen = now, now if client.scheduler_info()["workers"] else seen
                 if now - seen > limit:
                     raise distributed.scheduler.NoWorkerError(futures[0].key, limit)
     finally:
@@ -370,17 +376,16 @@ def _client(distributed: Any, scheduler: Any, workers: int | None, stack: ExitSt
     if scheduler is None and workers is None:
         with suppress(ValueError):  # there is none
             return distributed.get_client(timeout=CONNECT_SECONDS)  # in a task, that of its worker
-    if scheduler is not None and workers is not None:
-        raise ParameterError("workers is for a new local cluster; leave it out, a cluster has its workers")
-    if isinstance(scheduler, distributed.Client):
-        return scheduler
     if scheduler is None:
         each = {"n_workers": workers or os.cpu_count() or 1, "threads_per_worker": 1, "dashboard_address": ":0"}
         scheduler = stack.enter_context(distributed.LocalCluster(**each))
+    elif workers is not None:
+        raise ParameterError("workers is for a new local cluster; leave it out, a cluster has its workers")
+    if isinstance(scheduler, distributed.Client):
+        return scheduler
     try:
         return stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_SECONDS))
     except (OSError, ValueError, TypeError) as error:
-        raise ParameterError(
-            f"no Dask scheduler answers at {scheduler!r}: {error}; start one with `dask scheduler`, and workers with "
-            "`dask worker ADDRESS`, or leave scheduler out for a local cluster"
-        ) from error
+        remedy = "start one with `dask scheduler`, and workers with `dask worker ADDRESS`"
+        problem = f"no Dask scheduler answers at {scheduler!r}: {error}"
+        raise ParameterError(f"{problem}; {remedy}, or leave scheduler out for a local cluster") from error

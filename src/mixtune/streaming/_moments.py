@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 from joblib import cpu_count
@@ -28,12 +28,11 @@ from mixtune._files import array_digest
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, placed, to_spec
 from mixtune.moments import Moments, Origin
-from mixtune.streaming._dask import Cluster, digest
-from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
+from mixtune.streaming._dask import Cluster, digest, run_job
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream
 
-T = TypeVar("T")
+#: A function from the targets in the data to those of a fit; its ``repr`` identifies it.
 TargetCode: TypeAlias = Callable[[Array], Array]
-"""A function from the targets in the data to those of a fit; its ``repr`` identifies it."""
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
@@ -67,11 +66,8 @@ class Budget:
         features = 64 * 16 * (self.n_features + self.n_outputs)
         needed = max(4 * self.lanes * features, (2 + self.lanes) * 8 * self.n_features**2)
         if self.limit < needed:
-            raise ParameterError(
-                f"memory_limit of {in_words(self.limit)} is too little for {self.n_features} features; "
-                f"at least {in_words(needed)} are needed",
-                code="sums-too-large",
-            )
+            little = f"memory_limit of {in_words(self.limit)} is too little for {self.n_features} features"
+            raise ParameterError(f"{little}; at least {in_words(needed)} are needed", code="sums-too-large")
 
     @property
     def block_rows(self) -> int:
@@ -92,11 +88,9 @@ class Budget:
     def check_sums(self, held: int, domains: int) -> None:
         """Refuse sums that take more than their half."""
         if held > self.limit // 2:
-            raise DataError(
-                f"the moments of {domains} domains with {self.n_features} features take {in_words(held)}, more "
-                f"than half of memory_limit; pass memory_limit of at least {in_words(2 * held)}, or fewer features",
-                code="sums-too-large",
-            )
+            size = f"the moments of {domains} domains with {self.n_features} features take {in_words(held)}"
+            remedy = f"pass memory_limit of at least {in_words(2 * held)}, or fewer features"
+            raise DataError(f"{size}, more than half of memory_limit; {remedy}", code="sums-too-large")
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,16 +132,13 @@ class StreamFeatures:
         check_choice("dtype", dtype, ("float64", "float32"))
         ready = Identity(stream.n_inputs) if feature_map is None else feature_map
         if isinstance(ready, type) or not isinstance(ready, FeatureMap):
-            raise ParameterError(
-                f"feature_map={feature_map!r} is not a feature map: it needs transform and n_features_out; "
-                "wrap fitted scikit-learn transformers in SklearnFeatures and modules in TorchFeatures"
-            )
+            remedy = "wrap fitted scikit-learn transformers in SklearnFeatures and modules in TorchFeatures"
+            lacks = "is not a feature map: it needs transform and n_features_out"
+            raise ParameterError(f"feature_map={feature_map!r} {lacks}; {remedy}")
         known = getattr(ready, "n_inputs", None)
         if known is not None and known != stream.n_inputs:
-            raise DataError(
-                f"the feature map takes {known} columns, the data have {stream.n_inputs}; "
-                "pass columns, the ones the map was made for"
-            )
+            difference = f"the feature map takes {known} columns, the data have {stream.n_inputs}"
+            raise DataError(f"{difference}; pass columns, the ones the map was made for")
         if isinstance(ready, RandomFeatures) and ready.dtype != dtype:
             ready = replace(ready, dtype=dtype)  # the same weights, rounded: no pass to convert the features
         if origin is not None:
@@ -155,10 +146,9 @@ class StreamFeatures:
             size = int(ready.n_features_out)
             outputs = ((), (stream.n_outputs,)) if code is None else (origin.targets.shape,)
             if origin.features.shape != (size,) or origin.targets.shape not in outputs:
-                raise DataError(
-                    f"the data have {size} features and {stream.n_outputs} outputs, the rows that they are to be like "
-                    f"have {origin.features.size} and {origin.targets.size}; pass the same columns and outputs"
-                )
+                data = f"the data have {size} features and {stream.n_outputs} outputs"
+                like = f"the rows that they are to be like have {origin.features.size} and {origin.targets.size}"
+                raise DataError(f"{data}, {like}; pass the same columns and outputs")
         return cls(placed(ready, device), stream.n_inputs, stream.columns, dtype, origin, device, code)
 
     @property
@@ -171,10 +161,8 @@ class StreamFeatures:
         U = map_rows(self.feature_map, X, self.columns, self.device)
         U = to_numpy(U) if self.device is None else U
         if tuple(U.shape) != (len(X), self.feature_map.n_features_out):
-            raise DataError(
-                f"feature_map made features of shape {tuple(U.shape)} from {len(X)} rows; "
-                f"it says that it makes {self.feature_map.n_features_out} of each row"
-            )
+            made = f"feature_map made features of shape {tuple(U.shape)} from {len(X)} rows"
+            raise DataError(f"{made}; it says that it makes {self.feature_map.n_features_out} of each row")
         xp = namespace(U)
         dtype = getattr(xp, self.dtype)
         if self.origin is None:
@@ -209,10 +197,9 @@ class StreamFeatures:
             try:
                 key = digest([{"type": kind}, array_digest({"probe": self(rows)})])
             except ValueError as error:
-                raise ParameterError(
-                    f"this {kind} cannot be told from other maps ({error}), so no blocks can be kept for it; register "
-                    "it with register_feature_map, or leave folder out"
-                ) from error
+                problem = f"this {kind} cannot be told from other maps ({error}), so no blocks can be kept for it"
+                remedy = "register it with register_feature_map, or leave folder out"
+                raise ParameterError(f"{problem}; {remedy}") from error
         coded = [] if self.code is None else [repr(self.code)]
         return digest([key, array_digest({} if self.origin is None else self.origin._asdict()), *coded])
 
@@ -280,7 +267,7 @@ def regroup(blocks: Iterable[Block], budget: Budget, taken: Counter[str]) -> Ite
 
 @dataclass(frozen=True, eq=False)
 class MomentJob:
-    """Add up the moments of every domain, block by block.
+    """Add up the moments of every domain, block by block; ``threads`` are those of linear algebra, None for any number.
 
     Examples
     --------
@@ -293,27 +280,51 @@ class MomentJob:
 
     features: StreamFeatures
     budget: Budget
+    threads: int | None = None
+
+    @classmethod
+    def of(
+        cls, features: StreamFeatures, stream: Stream, limit: int | str, cores: int | None, *, on_cluster: bool
+    ) -> MomentJob:
+        """The job within a memory limit, with as many threads as there are cores; workers of a cluster have one each.
+
+        Where every chunk is one domain, too many of them are refused before reading.
+        """
+        p, outputs = features.n_features, stream.n_outputs
+        if features.code is not None and features.origin is not None:
+            outputs = features.origin.targets.size
+        cores = cpu_count() if cores is None else check_whole("threads", cores, least=1)
+        lanes = 1 if features.device or on_cluster else min(cores, _MOST_LANES)
+        budget = Budget(as_bytes(limit), stream.n_inputs, outputs, p, lanes)
+        if on_cluster:
+            return cls(features, budget)
+        counts: Counter[str] = Counter()
+        for chunk in stream.chunks:
+            if chunk.name is not None and getattr(chunk, "labels", None) is None:
+                counts[chunk.name] += chunk.rows or 0
+        budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
+        return cls(features, budget, max(1, cores // lanes))
 
     @property
     def reading_rows(self) -> int:
         return self.budget.reading_rows
+
+    def settings(self, reading: Any) -> list[Any]:
+        """All that moments depend on besides the rows."""
+        return [reading, self.features.columns, self.features.dtype, self.features.digest()]
 
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> dict[str, Moments]:
         """The moments of all blocks; ``place``, where they stand in the source, does not matter here."""
         totals: dict[str, Moments] = {}
         taken: Counter[str] = Counter()
         held = 0
-        for name, part in self._computed(regroup(blocks, self.budget, taken)):
-            before = totals.get(name)
-            totals[name] = part if before is None else before + part
-            held += _bytes(totals[name]) - (0 if before is None else _bytes(before))
-            self.budget.check_sums(held, len(taken))
+        with threadpool_limits(limits=self.threads):
+            for name, part in self._computed(regroup(blocks, self.budget, taken)):
+                before = totals.get(name)
+                totals[name] = part if before is None else before + part
+                held += _bytes(totals[name]) - (0 if before is None else _bytes(before))
+                self.budget.check_sums(held, len(taken))
         return {name: totals[name].on_device(None) for name in taken}
-
-    @staticmethod
-    def merge(parts: Sequence[Mapping[str, Moments]]) -> dict[str, Moments]:
-        """The sums of several parts, in their order: rounding is the same whoever computed them."""
-        return merge_domains(parts, lambda name, before, after: before + after)
 
     def finish(self, found: Mapping[str, Moments]) -> dict[str, Moments]:
         """The result, which knows its rounding; refuse a source without rows."""
@@ -334,19 +345,11 @@ class MomentJob:
                 yield running.popleft().result()
 
 
-def merge_domains(parts: Sequence[Mapping[str, T]], join: Callable[[str, T, T], T]) -> dict[str, T]:
-    """What parts of a source have of each domain, joined in their order.
-
-    Examples
-    --------
-    >>> merge_domains([{"a": 1}, {"b": 2, "a": 3}], lambda name, before, after: before + after)
-    {'a': 4, 'b': 2}
-    """
-    total = dict(parts[0])
-    for part in parts[1:]:
-        for name, found in part.items():
-            total[name] = join(name, total[name], found) if name in total else found
-    return total
+def work_device(device: str, *, on_cluster: bool) -> str | None:
+    """The PyTorch device that a user means, or None for NumPy, which is what the workers of a cluster use."""
+    if on_cluster and device != "cpu":
+        raise ParameterError(f"device={device!r} cannot be used with Dask, whose workers use NumPy; omit it")
+    return torch_device(device)
 
 
 def stream_moments(
@@ -422,55 +425,11 @@ def stream_moments(
     >>> moments["a"].head(ridge=0.0)
     array([2.])
     """
-    options: dict[str, Any] = {"feature_map": feature_map, "memory_limit": memory_limit, "dtype": dtype}
-    options |= {"origin": origin, "device": device, "threads": threads, "cluster": cluster}
-    return run_moments(source, reading, progress=progress, **options)
-
-
-def run_moments(
-    source: Any,
-    reading: dict[str, Any],
-    *,
-    feature_map: FeatureMap | None,
-    memory_limit: int | str,
-    dtype: str,
-    origin: Origin | None,
-    device: str,
-    cluster: Cluster | None,
-    progress: Progress | None,
-    threads: int | None = None,
-    code: TargetCode | None = None,
-    joined: Callable[[Stream, MomentJob], Any] | None = None,
-) -> Any:
-    """Make a pass over a source as :func:`stream_moments` does; a ``code`` transforms the targets.
-
-    ``joined`` turns the stream and the job for its moments into a job that does more with the same blocks.
-    """
-    there = torch_device(device)
-    if there and cluster is not None:
-        raise ParameterError(f"device={device!r} cannot be used with Dask, whose workers use NumPy; omit it")
+    there = work_device(device, on_cluster=cluster is not None)
     stream = open_stream(source, **reading)
-    features = StreamFeatures.of(stream, feature_map, dtype, origin, there, code)
-    outputs = stream.n_outputs if code is None or origin is None else origin.targets.size
-    cores = cpu_count() if threads is None else check_whole("threads", threads, least=1)
-    lanes = 1 if there or cluster is not None else min(cores, _MOST_LANES)
-    p = features.n_features
-    budget = Budget(as_bytes(memory_limit), stream.n_inputs, outputs, p, lanes)
-    sums = MomentJob(features, budget)
-    job = sums if joined is None else joined(stream, sums)
-    if cluster is not None:
-        # Only moments are kept in a folder, never rows.
-        kept = cluster.folder is not None and job is sums
-        settings = [reading, stream.columns, dtype, features.digest()] if kept else None
-        return job.finish(cluster.run(job, stream, progress, settings))
-    # Where every chunk is one domain, too many of them are refused before reading.
-    counts: Counter[str] = Counter()
-    for chunk in stream.chunks:
-        if chunk.name is not None and getattr(chunk, "labels", None) is None:
-            counts[chunk.name] += chunk.rows or 0
-    budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
-    with threadpool_limits(limits=max(1, cores // lanes)):
-        return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
+    features = StreamFeatures.of(stream, feature_map, dtype, origin, there)
+    job = MomentJob.of(features, stream, memory_limit, threads, on_cluster=cluster is not None)
+    return run_job(job, stream, progress, cluster, reading)
 
 
 def gather_moments(

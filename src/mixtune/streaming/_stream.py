@@ -29,30 +29,15 @@ from mixtune._array import Array, Integers, check_unmasked, is_collection
 from mixtune._checks import import_extra
 from mixtune._files import array_digest
 from mixtune._messages import Wording, nearest, quoted, setting
-from mixtune.data import (
-    UTF8,
-    CsvFormat,
-    as_names,
-    as_paths,
-    as_table,
-    check_names,
-    choose_inputs,
-    file_label,
-    to_matrix,
-)
+from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, choose_inputs, file_label, to_matrix
 from mixtune.errors import DataError, ParameterError
 
+#: Called with the rows done and the rows in all, None where only reading tells.
 Progress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the rows done and the rows in all, None where only reading tells."""
+#: The first row group or record batch of a stretch of a file, and the first one after it.
 Part: TypeAlias = tuple[int, int]
-"""The first row group or record batch of a stretch of a file, and the first one after it."""
 
-_ENDINGS = {
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
-    **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), "csv"),
-    ".npy": "npy",
-}
+_KIND = re.compile(r"\.(?:(?P<parquet>parquet|pq)|(?P<arrow>arrow|feather|ipc)|(?P<csv>[ct]sv(\.gz)?)|(?P<npy>npy))$")
 #: Text parsed at a time. A line must fit; columns are typed beforehand, so a small size costs nothing.
 _CSV_BYTES = 2**20
 _KINDS = ".parquet, .pq, .arrow, .feather, .ipc, .csv, .tsv (also with .gz) or a pair of .npy files"
@@ -102,16 +87,18 @@ class ColumnRoles:
     inputs: tuple[str, ...]
     targets: tuple[str, ...]
     single_output: bool
-    domain: str | None = None
-    form: CsvFormat = UTF8
+    domain: str | None
+    form: CsvFormat
 
     @property
-    def names(self) -> list[str]:
-        """All columns to read."""
-        return [*self.inputs, *self.targets, *([] if self.domain is None else [self.domain])]
+    def types(self) -> dict[str, Any]:
+        """All columns to read, with the types that they have in CSV: numbers, and labels."""
+        labels = {} if self.domain is None else {self.domain: pa.string()}
+        return dict.fromkeys((*self.inputs, *self.targets), pa.float64()) | labels
 
     def block(self, table: Any, name: str | None, where: str) -> Block:
-        """A slice of a table as a block; whatever is not a finite number is refused."""
+        """A slice of a table, or a partition of a data frame, as a block; what is not a finite number is refused."""
+        table = table if isinstance(table, pa.Table) else as_table(table, where)
         X = to_matrix(table, self.inputs, where, other_columns(self.domain))
         y = to_matrix(table, self.targets, where)
         y = y[:, 0] if self.single_output else y
@@ -121,17 +108,17 @@ class ColumnRoles:
 
 def array_block(X: Array, y: Array, labels: Any, name: str, where: str = "domain") -> Block:
     """Rows as a block; all of them belong to domain ``name`` where there are no labels."""
+    for part, array in (("X", X), ("y", y), ("domain", labels)):
+        check_unmasked(array, f'{part} of domain "{name}"')
     names, codes = ((name,), np.zeros(len(X), dtype=np.int64)) if labels is None else label_codes(labels, where)
-    return Block(X, y, names, codes)
+    return Block(np.asarray(X), np.asarray(y), names, codes)
 
 
 def other_columns(domain: str | None) -> Wording:
     """What else can be done about an input column that is not numbers."""
     labels = "" if domain is not None else ", name the column that says where rows come from with --domain"
-    return Wording(
-        ", or list the columns to use with columns=[...]",
-        f", or leave the column out with --ignore{labels}, or fit without --stream or --engine dask",
-    )
+    terminal = f", or leave the column out with --ignore{labels}, or fit without --stream or --engine dask"
+    return Wording(", or list the columns to use with columns=[...]", terminal)
 
 
 def label_codes(labels: Any, where: str) -> tuple[tuple[str, ...], Integers]:
@@ -168,47 +155,30 @@ class TableChunk:
     def blocks(self, rows: int) -> Iterator[Block]:
         """The rows, at most ``rows`` at a time."""
         first = self.first
-        try:
-            for table in self._tables(rows):
+        with _open_table(self.path, self.roles.form, self.roles) as file:
+            for batch in file.batches(self.part, rows):
+                table = pa.Table.from_batches([batch]).select(list(self.roles.types))
                 for begin in range(0, table.num_rows, rows):
                     where = f'"{self.path}" (rows from {first + begin + 1:,})'
                     yield self.roles.block(table.slice(begin, rows), self.name, where)
                 first += table.num_rows
-        except (OSError, pa.ArrowException) as error:
-            raise self._read_error(str(error)) from error
-
-    def _read_error(self, error: str) -> DataError:
-        """Why the file cannot be read; Arrow gives the number of a column of CSV, its name says more."""
-        found = re.search(r"CSV column #(\d+)", error)
-        if found is None:
-            return DataError(f'"{self.path}" cannot be read: {error}')
-        column = file_schema(self.path, self.roles.form)[0].names[int(found[1])]
-        return DataError(
-            "{problem}; encode text as numbers, read decimal commas with {decimal}{otherwise}",
-            problem=f'column "{column}" of "{self.path}" cannot be read as numbers ({error})',
-            decimal=setting("decimal", ","),
-            otherwise=other_columns(self.roles.domain),
-        )
-
-    def _tables(self, rows: int) -> Iterator[Any]:
-        with _open_table(self.path, self.roles.form, self.roles) as file:
-            for batch in file.batches(self.part, rows):
-                yield pa.Table.from_batches([batch]).select(self.roles.names)
 
     def split(self, rows: int) -> list[Chunk]:
-        """The same rows as chunks of about ``rows`` each, as far as the file can be entered in the middle."""
+        """The same rows as chunks of about ``rows`` each, as far as the file can be entered in the middle.
+
+        The file has its full name, for processes that run in another folder.
+        """
+        whole = replace(self, path=os.path.abspath(self.path))
         with _open_table(self.path, self.roles.form) as file:
             sizes = file.sizes()
-        if sizes is None:
-            return [self]
         chunks: list[Chunk] = []
         begin = held = first = 0
         for end, size in enumerate(sizes, start=1):
             held += size
             if held >= rows or end == len(sizes):
-                chunks.append(replace(self, part=(begin, end), rows=held, first=first))
+                chunks.append(replace(whole, part=(begin, end), rows=held, first=first))
                 begin, held, first = end, 0, first + held
-        return chunks
+        return chunks or [whole]
 
     def identity(self) -> list[Any]:
         """What tells this chunk from any other and changes when its file does; None where there is no such thing."""
@@ -241,8 +211,9 @@ class ArrayChunk:
             yield block
 
     def split(self, rows: int) -> list[Chunk]:
+        X, y = (os.path.abspath(array) if isinstance(array, str) else array for array in (self.X, self.y))
         edges = [*range(self.begin, self.end, rows), self.end]
-        return [replace(self, begin=begin, end=end) for begin, end in itertools.pairwise(edges)]
+        return [replace(self, X=X, y=y, begin=begin, end=end) for begin, end in itertools.pairwise(edges)]
 
     def identity(self) -> list[Any] | None:
         if not (isinstance(self.X, str) and isinstance(self.y, str)) or self.labels is not None:
@@ -276,69 +247,62 @@ def file_kind(path: str | Path) -> str:
     >>> file_kind("a.csv.gz"), file_kind("a.feather"), file_kind("a.txt")
     ('csv', 'arrow', '')
     """
-    name = str(path).lower()
-    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), "")
-
-
-def file_schema(path: str, form: CsvFormat) -> tuple[Any, int | None]:
-    """The Arrow schema of a file and its number of rows (None for CSV and Arrow), without reading the rows."""
-    try:
-        with _open_table(path, form) as file:
-            return file.schema, file.rows
-    except (OSError, pa.ArrowException, UnicodeError) as error:
-        raise DataError(f'"{path}" cannot be read: {error}') from error
+    found = _KIND.search(str(path).lower())
+    return "" if found is None else str(found.lastgroup)
 
 
 class _TableFile(NamedTuple):
     """An open file: what is known before its rows are read, and its record batches.
 
-    ``sizes`` gives the rows of each part at which the file can be entered, None for CSV; ``batches`` takes a range of
-    these parts, or None for all, and the most rows of a batch where the format lets one choose.
+    ``rows`` is None where only reading tells. ``sizes`` gives the rows of each part at which the file can be entered,
+    nothing for CSV; ``batches`` takes a range of these parts, or None for all, and the most rows of a batch where the
+    format lets one choose.
     """
 
     schema: Any
     rows: int | None
-    sizes: Callable[[], list[int] | None]
+    sizes: Callable[[], list[int]]
     batches: Callable[[Part | None, int], Iterable[Any]]
 
 
 @contextmanager
 def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) -> Iterator[_TableFile]:
     """A reader of the file; the columns of CSV are typed where their roles are known."""
-    kind, names = file_kind(path), None if roles is None else roles.names
-    if kind == "parquet":
-        # Without buffering ahead a row group is decoded page by page, however large it is.
-        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
-            sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-
-            def groups(part: Part | None, rows: int) -> Iterable[Any]:
-                return file.iter_batches(rows, part and range(*part), names)
-
-            yield _TableFile(file.schema_arrow, sum(sizes), lambda: sizes, groups)
-    elif kind == "arrow":
-        # Not memory-mapped: pages that were looked at would count as memory of this process.
-        with pa.OSFile(path) as source, pa.ipc.open_file(source) as reader:
-            every = range(reader.num_record_batches)
-
-            def batches(part: Part | None, rows: int = 0) -> Iterator[Any]:
-                return map(reader.get_batch, every if part is None else range(*part))
-
-            yield _TableFile(reader.schema, None, lambda: [batch.num_rows for batch in batches(None)], batches)
-    else:
-        options: dict[str, Any] = {"decimal_point": form.decimal}
-        if roles is not None:
+    kind, types = file_kind(path), None if roles is None else roles.types
+    names = types and list(types)
+    try:
+        if kind == "parquet":
+            # Without buffering ahead a row group is decoded page by page, however large it is.
+            with parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
+                sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+                groups = lambda part, rows: file.iter_batches(rows, part and range(*part), names)  # noqa: E731
+                yield _TableFile(file.schema_arrow, sum(sizes), lambda: sizes, groups)
+        elif kind == "arrow":
+            # Not memory-mapped: pages that were looked at would count as memory of this process.
+            with pa.OSFile(path) as source, pa.ipc.open_file(source) as reader:
+                every = range(reader.num_record_batches)
+                batches = lambda part, rows: map(reader.get_batch, range(*part) if part else every)  # noqa: E731
+                lengths = lambda: [reader.get_batch(index).num_rows for index in every]  # noqa: E731
+                yield _TableFile(reader.schema, None, lengths, batches)
+        else:
+            separator = form.separator or ("\t" if ".tsv" in Path(path).name.lower() else ",")
+            parse = csv.ParseOptions(delimiter=separator)
+            read = csv.ReadOptions(block_size=_CSV_BYTES, encoding=form.encoding)
             # Arrow would infer the types from the first block and fail on 1.5 after many whole numbers.
-            options["column_types"] = dict.fromkeys((*roles.inputs, *roles.targets), pa.float64())
-            options["column_types"] |= {} if roles.domain is None else {roles.domain: pa.string()}
-            options["include_columns"] = roles.names
-        separator = form.separator or ("\t" if ".tsv" in Path(path).name.lower() else ",")
-        with csv.open_csv(
-            path,
-            read_options=csv.ReadOptions(block_size=_CSV_BYTES, encoding=form.encoding),
-            parse_options=csv.ParseOptions(delimiter=separator),
-            convert_options=csv.ConvertOptions(**options),
-        ) as reader:
-            yield _TableFile(reader.schema, None, lambda: None, lambda part, rows: reader)
+            convert = csv.ConvertOptions(decimal_point=form.decimal, column_types=types, include_columns=names)
+            with csv.open_csv(path, read, parse, convert) as reader:
+                yield _TableFile(reader.schema, None, list, lambda part, rows: reader)
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        found = re.search(r"CSV column #(\d+)", str(error))
+        if roles is None or found is None:
+            raise DataError(f'"{path}" cannot be read: {error}') from error
+        # Arrow gives the number of the column, its name says more.
+        with _open_table(path, form) as file:
+            column = file.schema.names[int(found[1])]
+        problem = f'column "{column}" of "{path}" cannot be read as numbers ({error})'
+        template = "{problem}; encode text as numbers, read decimal commas with {decimal}{otherwise}"
+        otherwise, decimal = other_columns(roles.domain), setting("decimal", ",")
+        raise DataError(template, problem=problem, decimal=decimal, otherwise=otherwise) from error
 
 
 def open_array(array: Any) -> Any:
@@ -466,10 +430,9 @@ def open_stream(
         named = [(file_label(path) if domain is None else None, path) for path in _files(source)]
         times = Counter(name for name, _ in named if name is not None)
         if repeated := sorted(name for name, count in times.items() if count > 1):
-            raise DataError(
-                f"more than one file is named {quoted(repeated)}, and every file is a domain of its own; "
-                "pass domain, the column that names the domains, or a dict of names and files"
-            )
+            problem = f"more than one file is named {quoted(repeated)}, and every file is a domain of its own"
+            remedy = "pass domain, the column that names the domains, or a dict of names and files"
+            raise DataError(f"{problem}; {remedy}")
     return _table_stream(named, target, domain, columns, form, ignore)
 
 
@@ -488,14 +451,12 @@ def _files(source: Any) -> list[Path]:
     """The files of a source, with those inside of folders, in the order of their names."""
     found: list[Path] = []
     for path in as_paths(source):
-        inside = [path]
-        if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if file.is_file())
-            # Names such as _SUCCESS and .part.crc are markers rather than data.
-            inside = [f for f in files if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
-        elif not path.is_file():
+        if not (path.is_dir() or path.is_file()):
             raise DataError(f'"{path}" is not a file; check the path')
-        tables = [file for file in inside if file_kind(file) not in ("", "npy")]
+        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        # Names such as _SUCCESS and .part.crc in a folder are markers rather than data.
+        data = [f for f in files if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
+        tables = [file for file in data if file_kind(file) not in ("", "npy")]
         if not tables and path.is_dir():
             raise DataError(f'the folder "{path}" holds no tables; files must end in {_KINDS}')
         if not tables:
@@ -510,16 +471,11 @@ def _frame_stream(frame: Any, target: Any, domain: Any, columns: Any) -> Stream:
     targets, where = _targets(target, domain), "the data frame"
     table = as_table(frame._meta, where)
     inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where=where)
-    roles = ColumnRoles(inputs, targets, isinstance(target, str), domain)
-    make = dask_module("dask").delayed(_frame_block, pure=False)
-    parts = enumerate(frame[roles.names].to_delayed())
-    chunks = tuple(DelayedChunk(make(part, roles, number)) for number, part in parts)
-    return Stream(chunks, inputs, len(inputs), len(targets))
-
-
-def _frame_block(partition: Any, roles: ColumnRoles, number: int) -> Block:
-    where = f"partition {number} of the data frame"
-    return roles.block(as_table(partition, where), "0", where)
+    roles = ColumnRoles(inputs, targets, isinstance(target, str), domain, CsvFormat())
+    make = dask_module("dask").delayed(roles.block, pure=False)
+    parts = frame[list(roles.types)].to_delayed()
+    blocks = [make(part, "0", f"partition {number} of {where}") for number, part in enumerate(parts)]
+    return Stream(tuple(map(DelayedChunk, blocks)), inputs, len(inputs), len(targets))
 
 
 def _targets(target: Any, domain: Any) -> tuple[str, ...]:
@@ -542,32 +498,28 @@ def _table_stream(
     chosen: tuple[str, ...] = ()
     for name, path in files:
         where = f'"{path}"'
-        schema, rows = file_schema(str(path), form)
-        if rows == 0:
-            raise DataError(f"{where} has no rows; leave it out")
-        check_names(schema.names, where)
-        column = domain if domain in schema.names else None
-        label = _folder_label(path, domain, schema.names) if domain is not None and column is None else name
-        known = schema.empty_table()
-        otherwise = other_columns(domain)
-        roles: dict[str, Any] = {"targets": targets, "domain": column, "where": where, "otherwise": otherwise}
-        if chosen:
-            choose_inputs(known, columns=chosen, **roles)
-            if columns is None and (more := set(schema.names) - {*chosen, *targets, domain, *ignore}):
-                raise DataError(
-                    f"{where} has columns that the first file has not: {quoted(sorted(more))}; add them there, or say "
-                    "which columns to use"
-                )
-        else:
-            if unknown := [name for name in ignore if name not in schema.names]:
-                hint = nearest(unknown[0], schema.names)
+        with _open_table(str(path), form) as file:
+            names, known, rows = file.schema.names, file.schema.empty_table(), file.rows
+        check_names(names, where)
+        column = domain if domain in names else None
+        label = _folder_label(path, domain, names) if domain is not None and column is None else name
+        roles: dict[str, Any] = {"targets": targets, "domain": column, "where": where}
+        roles["otherwise"] = other_columns(domain)
+        if not chunks:
+            if unknown := [name for name in ignore if name not in names]:
+                hint = nearest(unknown[0], names)
                 raise ParameterError(f'ignore names "{unknown[0]}", which is not a column of any table; {hint}')
             chosen = choose_inputs(known.drop_columns(list(ignore)), columns=columns, **roles)
+        else:
+            choose_inputs(known, columns=chosen, **roles)
+            if columns is None and (more := set(names) - {*chosen, *targets, domain, *ignore}):
+                problem = f"{where} has columns that the first file has not: {quoted(sorted(more))}"
+                raise DataError(f"{problem}; add them there, or say which columns to use")
         read = ColumnRoles(chosen, targets, isinstance(target, str), column, form)
         chunks.append(TableChunk(str(path), read, label, None, rows))
-    # Reading a few rows finds text and missing columns before long work begins.
-    if next(chunks[0].blocks(100), None) is None:
-        raise DataError(f'"{files[0][1]}" has no rows; leave it out')
+        # Reading a few rows of the first file finds text and missing columns before long work begins.
+        if rows == 0 or (len(chunks) == 1 and next(chunks[0].blocks(100), None) is None):
+            raise DataError(f"{where} has no rows; leave it out")
     return Stream(tuple(chunks), chosen, len(chosen), len(targets))
 
 
@@ -597,10 +549,8 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
         # Lengths that Dask does not know are NaN.
         lengths = {length for length in (*inputs[:1], *targets[:1]) if length == length}
         if len(inputs) != 2 or len(targets) not in (1, 2) or len(lengths) > 1 or 0 in inputs:
-            raise DataError(
-                f'domain "{name}" has X of shape {inputs} and y of shape {targets}; '
-                "pass at least one row, and one target per row"
-            )
+            shapes = f'domain "{name}" has X of shape {inputs} and y of shape {targets}'
+            raise DataError(f"{shapes}; pass at least one row, and one target per row")
         if labels is not None and not is_collection(labels) and len(labels) != inputs[0]:
             raise DataError(f"there are {len(labels)} labels in domain for {inputs[0]} rows; pass one label per row")
         kinds.setdefault((inputs[1], targets[1:]), name)
@@ -621,26 +571,20 @@ def _dask_chunks(name: str, X: Any, y: Any, labels: Any) -> Iterator[Chunk]:
         raise ParameterError(f'domain "{name}" must be a pair (X, y) of Dask arrays')
     if labels is not None and not is_collection(labels):
         raise ParameterError("domain must be a Dask array with the label of every row of one pair (X, y)")
-    make = dask_module("dask").delayed(_array_block, pure=False)
-    X = X.rechunk({1: -1})
-    rows = {} if any(size != size for size in X.chunks[0]) else {0: X.chunks[0]}  # NaN where Dask does not know
-    parts: list[Any] = [X.to_delayed().ravel()]
-    for part, array in (("y", y), ("domain", labels)):
+    make = dask_module("dask").delayed(array_block, pure=False)
+    sizes = X.chunks[0]
+    rows = {} if any(size != size for size in sizes) else {0: sizes}  # NaN where Dask does not know
+    parts: list[Any] = [sizes]
+    for part, array in (("X", X), ("y", y), ("domain", labels)):
         if array is None:
-            parts.append([None] * X.numblocks[0])
+            parts.append([None] * len(sizes))
             continue
         array = array.rechunk(rows | ({1: -1} if array.ndim == 2 else {}))
-        if array.numblocks[0] != X.numblocks[0]:
-            raise DataError(f"{part} has {array.numblocks[0]} chunks of rows, X has {X.numblocks[0]}; chunk them alike")
+        if array.numblocks[0] != len(sizes):
+            raise DataError(f"{part} has {array.numblocks[0]} chunks of rows, X has {len(sizes)}; chunk them alike")
         parts.append(array.to_delayed().ravel())
-    for size, *arrays in zip(X.chunks[0], *parts, strict=True):
+    for size, *arrays in zip(*parts, strict=True):
         yield DelayedChunk(make(*arrays, name), size)
-
-
-def _array_block(X: Any, y: Any, labels: Any, name: str) -> Block:
-    for part, array in (("X", X), ("y", y), ("domain", labels)):
-        check_unmasked(array, f'{part} of domain "{name}"')
-    return array_block(np.asarray(X), np.asarray(y), None if labels is None else np.asarray(labels), name)
 
 
 def dask_module(name: str) -> Any:

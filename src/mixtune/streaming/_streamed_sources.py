@@ -9,7 +9,7 @@ parts merge into a sample of the whole, in any order, and each row has the same 
 from __future__ import annotations
 
 import copy
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -23,9 +23,9 @@ from mixtune._checks import as_bytes, check_choice, check_whole, in_words
 from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
-from mixtune.streaming._dask import Cluster
-from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, TargetCode, map_digest, merge_domains, run_moments
-from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
+from mixtune.streaming._dask import Cluster, merge_domains, run_job
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, StreamFeatures, TargetCode, map_digest, work_device
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
@@ -36,12 +36,37 @@ Samples = dict[str, tuple[Array, Array]]
 ClassCounts = dict[str, Counter[float]]
 
 
-class Sample(NamedTuple):
-    """Rows of one domain, by increasing draw; those of a domain that is kept whole, as they came."""
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of one domain: the ``most`` with the smallest draws, in the order of these; or all (None) as they came.
 
+    Examples
+    --------
+    >>> one, other = (Sample.of(2, np.array(draws), np.array(draws), np.zeros(2)) for draws in ([0.3, 0.1], [0.2, 0.4]))
+    >>> (one + other).X
+    array([0.1, 0.2])
+    """
+
+    most: int | None
     draws: Floats
     X: Array
     y: Array
+
+    @classmethod
+    def of(cls, most: int | None, draws: Floats, X: Array, y: Array) -> Sample:
+        """The sample of some rows."""
+        first = slice(None) if most is None else np.argsort(draws, kind="stable")[:most]
+        return cls(most, draws[first], X[first], y[first])
+
+    def __add__(self, other: Sample) -> Sample:
+        """The sample of the rows of both."""
+        parts = ((self.draws, other.draws), (self.X, other.X), (self.y, other.y))
+        return Sample.of(self.most, *map(np.concatenate, parts))
+
+    @property
+    def limit(self) -> float:
+        """The draw that a further row must stay below."""
+        return float(self.draws[-1]) if len(self.draws) == self.most else np.inf
 
 
 @dataclass(frozen=True)
@@ -73,8 +98,7 @@ class SampleJob:
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> dict[str, Sample]:
         """The sample of all blocks; ``place`` tells their draws from those of other parts of the same source."""
         found: dict[str, Sample] = {}
-        for _ in self.sample_along(blocks, found, place):
-            pass
+        deque(self.sample_along(blocks, found, place), maxlen=0)
         return found
 
     def sample_along(self, blocks: Iterable[Block], found: dict[str, Sample], place: Sequence[int]) -> Iterator[Block]:
@@ -83,55 +107,34 @@ class SampleJob:
         for block in blocks:
             draws = rng.random(len(block.X))
             # Most rows of a long stream draw more than what is held already.
-            near = np.flatnonzero(draws < np.array([self._limit(found, name) for name in block.names])[block.codes])
-            order = near[np.argsort(block.codes[near], kind="stable")]
-            codes, starts = np.unique(block.codes[order], return_index=True)
-            for code, own in zip(codes.tolist(), np.split(order, starts[1:])):
-                name, new = block.names[code], Sample(draws[own], block.X[own], block.y[own])
-                found[name] = self.joined(name, found[name], new) if name in found else self._smallest_draws(name, new)
-            self._check_size(found)
+            limits = [found[name].limit if name in found else np.inf for name in block.names]
+            near = np.flatnonzero(draws < np.array(limits)[block.codes])
+            for name, own, drawn in Block(near, draws[near], block.names, block.codes[near]).by_domain():
+                rows = None if name in self.whole else self.rows, drawn, block.X[own], block.y[own]
+                found[name] = found[name] + Sample(*rows) if name in found else Sample.of(*rows)
+            self._check(found)
             yield block
-
-    def merge(self, parts: Sequence[Mapping[str, Sample]]) -> dict[str, Sample]:
-        """The sample of several parts, from the samples of each."""
-        return merge_domains(parts, self.joined)
-
-    def joined(self, name: str, *samples: Sample) -> Sample:
-        """The sample of a domain from those of its parts."""
-        return self._smallest_draws(name, Sample(*map(np.concatenate, zip(*samples, strict=True))))
-
-    def _limit(self, found: Mapping[str, Sample], name: str) -> float:
-        """The draw that a further row of the domain must stay below."""
-        full = name not in self.whole and name in found and len(found[name].draws) == self.rows
-        return float(found[name].draws[-1]) if full else np.inf
 
     def finish(self, found: Mapping[str, Sample]) -> Samples:
         """The rows alone; refuse a domain that is wanted whole and has no rows at all."""
-        for name in self.whole:
-            if name not in found:
-                raise DataError(f'no row belongs to domain "{name}"; {nearest(name, list(found))}')
+        if missing := [name for name in self.whole if name not in found]:
+            raise DataError(f'no row belongs to domain "{missing[0]}"; {nearest(missing[0], list(found))}')
+        self._check(found)
         return {name: (sample.X, sample.y) for name, sample in found.items()}
 
-    def _smallest_draws(self, name: str, sample: Sample) -> Sample:
-        """The rows of a domain with the smallest draws."""
-        if name in self.whole:
-            if self.most_whole is not None and len(sample.X) > self.most_whole:
-                raise DataError(
-                    f'domain "{name}" has more than {self.most_whole:,} rows, and all of them are to be held in '
-                    "memory; take a part of them as the focal rows"
-                )
-            return sample
-        first = np.argsort(sample.draws, kind="stable")[: self.rows]
-        return Sample(*(part[first] for part in sample))
-
-    def _check_size(self, found: Mapping[str, Sample]) -> None:
-        """Refuse samples that take more than half of the memory limit."""
-        held = sum(part.nbytes for sample in found.values() for part in sample)
-        if self.memory_limit is not None and 2 * held > self.memory_limit:
-            limit = "memory_limit; raise memory_limit, or draw fewer rows of each"
-            option = "--memory-limit; raise it, or lower --sample-rows"
-            size = f"samples of {len(found)} domains take {in_words(held)}"
-            raise DataError("{size}, more than half of {limit}", size=size, limit=Wording(limit, option))
+    def _check(self, found: Mapping[str, Sample]) -> None:
+        """Refuse domains that are too long to be held whole, and samples of more than half of the memory limit."""
+        most, limit = self.most_whole, self.memory_limit
+        for name in self.whole:
+            if most is not None and name in found and len(found[name].X) > most:
+                held = f"has more than {most:,} rows, and all of them are to be held in memory"
+                raise DataError(f'domain "{name}" {held}; take a part of them as the focal rows')
+        size = sum(part.nbytes for sample in found.values() for part in (sample.draws, sample.X, sample.y))
+        if limit is not None and 2 * size > limit:
+            held = f"samples of {len(found)} domains take {in_words(size)}"
+            python = "memory_limit; raise memory_limit, or draw fewer rows of each"
+            words = Wording(python, "--memory-limit; raise it, or lower --sample-rows")
+            raise DataError("{size}, more than half of {limit}", size=held, limit=words)
 
 
 @dataclass(frozen=True)
@@ -149,10 +152,7 @@ class ClassJob:
 
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> ClassCounts:
         """The counts of all blocks; ``place``, their position in the source, does not matter here."""
-        found: ClassCounts = {}
-        for block in blocks:
-            found = self.merge([found, self._counts(block)])
-        return found
+        return merge_domains(map(self._counts, blocks))
 
     def _counts(self, block: Block) -> ClassCounts:
         if block.y.ndim > 1:
@@ -165,10 +165,6 @@ class ClassJob:
         counts = np.bincount(block.codes * len(labels) + places, minlength=len(block.names) * len(labels))
         table = counts.reshape(len(block.names), len(labels)).tolist()
         return {name: +Counter(dict(zip(labels.tolist(), row))) for name, row in zip(block.names, table) if any(row)}
-
-    def merge(self, parts: Sequence[ClassCounts]) -> ClassCounts:
-        """The counts of several parts."""
-        return merge_domains(parts, lambda name, before, after: before + after)
 
     @staticmethod
     def finish(found: ClassCounts) -> ClassCounts:
@@ -187,19 +183,16 @@ class WithSamplesJob:
     def reading_rows(self) -> int:
         return min(self.whole.reading_rows, self.samples.reading_rows)
 
-    def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> Any:
-        """Both, of all blocks."""
+    def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> dict[tuple[int, str], Any]:
+        """Both, of all blocks, by number and domain."""
         drawn: dict[str, Sample] = {}
-        return self.whole.fold(self.samples.sample_along(blocks, drawn, place), place), drawn
+        whole = self.whole.fold(self.samples.sample_along(blocks, drawn, place), place)
+        return {(number, name): part for number, found in enumerate((whole, drawn)) for name, part in found.items()}
 
-    def merge(self, parts: Sequence[Any]) -> Any:
-        """Both, of several parts."""
-        whole, samples = zip(*parts, strict=True)
-        return self.whole.merge(whole), self.samples.merge(samples)
-
-    def finish(self, found: Any) -> tuple[Any, Samples]:
+    def finish(self, found: Mapping[tuple[int, str], Any]) -> tuple[Any, Samples]:
         """The result of the other job, and the rows of the samples."""
-        return self.whole.finish(found[0]), self.samples.finish(found[1])
+        whole, drawn = ({name: part for (number, name), part in found.items() if number == each} for each in (0, 1))
+        return self.whole.finish(whole), self.samples.finish(drawn)
 
 
 def stream_samples(
@@ -252,14 +245,7 @@ def stream_samples(
     stream = open_stream(source, **reading)
     limit = None if memory_limit is None else as_bytes(memory_limit)
     job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed, limit)
-    return _run(job, stream, progress, cluster)
-
-
-def _run(job: Any, stream: Stream, progress: Progress | None, cluster: Cluster | None) -> Any:
-    """The result of a job over all blocks of a stream."""
-    if cluster is not None:
-        return job.finish(cluster.run(job, stream, progress))
-    return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
+    return run_job(job, stream, progress, cluster)
 
 
 def gather_samples(
@@ -299,7 +285,7 @@ class _CachedPass(NamedTuple):
 
     key: Any
     found: Any
-    origin: Origin | None = None
+    origin: Any = None
     whole: frozenset[str] = frozenset()
 
 
@@ -405,9 +391,7 @@ class StreamedSources:
         self.engine = "dask" if _has_collection(self.data) else check_choice("engine", self.engine, ("local", "dask"))
         if self.engine == "local" and (self.scheduler, self.workers, self.folder) != (None, None, None):
             raise ParameterError('scheduler, workers and folder are for engine="dask"; set it, or leave them out')
-        if self.engine == "dask" and self.device not in (None, "cpu"):
-            raise ParameterError(f"device={self.device!r} cannot be used with Dask, whose workers use NumPy; omit it")
-        torch_device(self.device or "cpu")
+        work_device(self.device or "cpu", on_cluster=self.engine == "dask")
 
     def moments(
         self,
@@ -434,27 +418,21 @@ class StreamedSources:
         sampled
             Whether to draw the :meth:`samples` in the same pass, if there are none yet.
         """
-        reading = self._reading(columns)
+        stream, reading = self._open(columns)
         # Sums that were kept can be moved to another point only if it has as many features and outputs.
-        key = self._cache_key(feature_map, reading, origin.features.size, origin.targets.size, repr(self._code))
+        key = self._cache_key(stream, feature_map, origin.features.size, origin.targets.size, repr(self._code))
         done = self._passes.get("moments")
         if done is None or key is None or done.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
-            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "code": self._code}
-            options |= {"memory_limit": self.memory_limit}
-            options["device"] = "cpu" if self.engine == "dask" else self.device or device
+            on_cluster = self.engine == "dask"
+            compute = None if on_cluster else torch_device(self.device or device)
+            features = StreamFeatures.of(stream, feature_map, self.dtype, near, compute, self._code)
+            job = MomentJob.of(features, stream, self.memory_limit, None, on_cluster=on_cluster)
             # Rows are not written to the folder of the sums.
-            if sampled and self.folder is None and not self._has_samples(reading):
-                options["joined"] = self._with_samples
-            with self._pass_options("Sums of the sources") as how:
-                found = run_moments(self.data, reading, **how, **options)
-            if "joined" in options:
-                found = self._keep_samples(found, reading)
+            found = self._run("Sums of the sources", job, stream, reading, sampled=sampled and self.folder is None)
             done = self._passes["moments"] = _CachedPass(key, found, near)
-        there = done.origin
-        assert there is not None
-        return {name: about(sums, there, origin) for name, sums in self._without_left_out(done.found).items()}
+        return {name: about(sums, done.origin, origin) for name, sums in self._without_left_out(done.found).items()}
 
     def class_counts(self, columns: Sequence[str] | None = None) -> ClassCounts:
         """The number of rows of each class in every domain, where targets are classes.
@@ -473,15 +451,12 @@ class StreamedSources:
         >>> stream.class_counts()
         {'a': Counter({0.0: 1, 1.0: 1}), 'b': Counter({1.0: 1})}
         """
-        reading = self._reading(columns)
-        key, done = self._cache_key(None, reading), self._passes.get("classes")
+        stream, _ = self._open(columns)
+        key, done = self._cache_key(stream), self._passes.get("classes")
         if done is None or done.key != key:
-            stream, known = open_stream(self.data, **reading), self._has_samples(reading)
             job = ClassJob(max(64, READING_BYTES // (8 * (stream.n_inputs + stream.n_outputs))))
-            with self._pass_options("Classes of the sources") as how:
-                found = _run(job if known else self._with_samples(stream, job), stream, **how)
-            found = found if known else self._keep_samples(found, reading)
-            done = self._passes["classes"] = _CachedPass(key, found)
+            done = _CachedPass(key, self._run("Classes of the sources", job, stream, sampled=True))
+            self._passes["classes"] = done
         return self._without_left_out(done.found)
 
     def coded(self, code: TargetCode) -> StreamedSources:
@@ -515,18 +490,11 @@ class StreamedSources:
         >>> {name: len(X) for name, (X, y) in stream.samples(whole=["b"]).items()}
         {'a': 2, 'b': 6}
         """
-        reading = self._reading(columns)
-        key, before = self._cache_key(None, reading), self._passes.get("samples")
+        stream, _ = self._open(columns)
+        key, before = self._cache_key(stream), self._passes.get("samples")
         # Domains that an earlier pass read whole may stay if they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
-            options: dict[str, Any] = {
-                "rows": self.sample_rows,
-                "seed": self.seed,
-                "whole": tuple(whole),
-                "most_whole": MOST_FOCAL,
-            }
-            with self._pass_options("Rows of the sources") as how:
-                found = stream_samples(self.data, memory_limit=self._sample_limit, **how, **options, **reading)
+            found = self._run("Rows of the sources", self._sample_job(stream, tuple(whole)), stream)
             before = self._passes["samples"] = _CachedPass(key, found, whole=frozenset(whole))
         left: Samples = self._without_left_out(before.found, kept=whole)
         return left if self._code is None else {name: (X, self._code(y)) for name, (X, y) in left.items()}
@@ -562,30 +530,26 @@ class StreamedSources:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
 
-    def _has_samples(self, reading: dict[str, Any]) -> bool:
-        done = self._passes.get("samples")
-        return done is not None and done.key == self._cache_key(None, reading)
+    def _sample_job(self, stream: Stream, whole: tuple[str, ...] = ()) -> SampleJob:
+        limit = None if self.engine == "dask" else int(self.memory_limit)
+        return SampleJob(stream.n_inputs + stream.n_outputs, self.sample_rows, whole, MOST_FOCAL, self.seed, limit)
 
-    def _with_samples(self, stream: Stream, job: MomentJob | ClassJob) -> WithSamplesJob:
-        width = stream.n_inputs + stream.n_outputs
-        return WithSamplesJob(job, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
-
-    def _keep_samples(self, found: tuple[Any, Samples], reading: dict[str, Any]) -> Any:
-        """Keep the samples of a pass, and return its other result."""
-        whole, rows = found
-        self._passes["samples"] = _CachedPass(self._cache_key(None, reading), rows)
+    def _run(self, words: str, job: Any, stream: Stream, reading: Any = None, *, sampled: bool = False) -> Any:
+        """The result of a job over all rows; with ``sampled``, the same pass draws samples, if there are none yet."""
+        cluster = Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
+        key, done = self._cache_key(stream), self._passes.get("samples")
+        if not sampled or (done is not None and done.key == key):
+            with self._reported(words) as progress:
+                return run_job(job, stream, progress, cluster, reading)
+        whole, rows = self._run(words, WithSamplesJob(job, self._sample_job(stream)), stream)
+        self._passes["samples"] = _CachedPass(key, rows)
         return whole
 
-    @property
-    def _sample_limit(self) -> int | None:
-        return None if self.engine == "dask" else int(self.memory_limit)
-
     @contextmanager
-    def _pass_options(self, words: str) -> Iterator[dict[str, Any]]:
-        """Where to compute a pass, and what to report it to: nothing, a callable, or a bar if one is wanted."""
-        cluster = Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
+    def _reported(self, words: str) -> Iterator[Progress | None]:
+        """What to report a pass to: nothing, a callable, or a bar if one is wanted."""
         if callable(self.progress) or not self.progress:
-            yield {"cluster": cluster, "progress": self.progress or None}
+            yield self.progress or None
             return
         from rich.console import Console
         from rich.progress import Progress
@@ -594,21 +558,19 @@ class StreamedSources:
         hidden = not (console.is_terminal or console.is_jupyter)
         with Progress(console=console, transient=True, disable=hidden) as shown:
             task = shown.add_task(words, total=None)
-            report = lambda done, total: shown.update(task, completed=done, total=total)  # noqa: E731
-            yield {"cluster": cluster, "progress": report}
+            yield lambda done, total: shown.update(task, completed=done, total=total)
 
-    def _reading(self, columns: Sequence[str] | None) -> dict[str, Any]:
-        """How to read; the input columns are those of the focal rows, in their order, if the sources have names."""
+    def _open(self, columns: Sequence[str] | None) -> tuple[Stream, dict[str, Any]]:
+        """The data and how to read them; input columns are those of the focal rows, in their order, if named."""
         chosen = self.columns
         if columns is not None and self.target is not None:
             if chosen is not None and set(chosen) != set(columns):
-                raise DataError(
-                    f"columns={quoted(chosen)} of the streamed sources are not those of the focal rows, "
-                    f"{quoted(list(columns))}; pass the same, or leave columns out"
-                )
+                others = f"those of the focal rows, {quoted(list(columns))}; pass the same, or leave columns out"
+                raise DataError(f"columns={quoted(chosen)} of the streamed sources are not {others}")
             chosen = tuple(columns)
         csv = {"encoding": self.encoding, "separator": self.separator, "decimal": self.decimal}
-        return {"target": self.target, "domain": self.domain, "columns": chosen, **csv}
+        reading = {"target": self.target, "domain": self.domain, "columns": chosen, **csv}
+        return open_stream(self.data, **reading), reading
 
     def _without_left_out(self, found: Mapping[str, Any], *, kept: Sequence[str] = ()) -> dict[str, Any]:
         """What was found, without the domains that are left out; names that no domain has are refused."""
@@ -620,11 +582,11 @@ class StreamedSources:
             raise DataError("the streamed sources have no domain besides those in leave_out; pass other sources")
         return left
 
-    def _cache_key(self, feature_map: Any, reading: dict[str, Any], *others: Any) -> Any:
+    @staticmethod
+    def _cache_key(stream: Stream, feature_map: Any = None, *others: Any) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
-        identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
         made = map_digest(feature_map)
-        return None if made is None else (reading["columns"], identities, made, others)
+        return None if made is None else (stream.columns, [chunk.identity() for chunk in stream.chunks], made, others)
 
 
 def _has_collection(data: Any) -> bool:

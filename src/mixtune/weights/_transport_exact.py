@@ -221,11 +221,10 @@ def transport(cost: Floats, a: Floats, b: Floats, *, start: Potentials = (None, 
         if code == 1 and moved and proven(value, lower, largest):
             return Plan(value, max(0.0, min(lower, value)), u, v, flow)
         start = (u, v)
-    raise ConvergenceError(
-        f"transport between {len(a)} and {len(b)} points is not certified after {limit} pivots (bounds so far:"
-        f" at least {lower:.6g} of a largest cost {largest:.6g}); use method='bracket', which returns"
-        " proven bounds at any time, or fewer rows"
-    )
+    problem = f"transport between {len(a)} and {len(b)} points is not certified after {limit} pivots"
+    bounds = f"bounds so far: at least {lower:.6g} of a largest cost {largest:.6g}"
+    remedy = "use method='bracket', which returns proven bounds at any time, or fewer rows"
+    raise ConvergenceError(f"{problem} ({bounds}); {remedy}")
 
 
 def solve_samples(X: Floats, Y: Floats) -> Plan:

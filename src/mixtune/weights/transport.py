@@ -301,10 +301,9 @@ class Settings:
         if self.method == "line" and columns > 1:
             raise ParameterError(f"method 'line' needs one column, the samples have {columns}; use 'auto'")
         if self.method == "exact" and entries > max(self.max_exact_entries, HARD_EXACT_ENTRIES):
-            raise ParameterError(
-                f"method 'exact' on {len(X)} x {len(Y)} rows needs about {45e-9 * entries:.1f} GB; use 'bracket',"
-                f" or raise max_exact_entries (now {self.max_exact_entries}) to at least {entries}"
-            )
+            need = f"method 'exact' on {len(X)} x {len(Y)} rows needs about {45e-9 * entries:.1f} GB"
+            more = f"raise max_exact_entries (now {self.max_exact_entries}) to at least {entries}"
+            raise ParameterError(f"{need}; use 'bracket', or {more}")
         return self.method
 
 
@@ -327,9 +326,8 @@ def pair_distance(
             found = solve_within(X, Y, limit)
             lower, upper = (found.lower, found.cost) if isinstance(found, Plan) else (found, math.inf)
         else:
-            lower, upper = bracket(
-                X, Y, seed=seed, subsample=settings.subsample, rtol=settings.rtol, limit=limit, home=home
-            )
+            effort: dict[str, Any] = {"subsample": settings.subsample, "rtol": settings.rtol}
+            lower, upper = bracket(X, Y, seed=seed, limit=limit, home=home, **effort)
         if math.isinf(upper):
             method, value = "screened", lower
         elif method == "exact" and upper - lower <= 1e-6 * upper:
