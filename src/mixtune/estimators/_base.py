@@ -44,7 +44,7 @@ from mixtune.estimators._inputs import (
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.moments import Rows, Scaling
-from mixtune.weights import TransportWeights, WassersteinWeights
+from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
 #: gamma of ``weights="wasserstein"``; distances are in units of the pooled diameter.
 TEMPERATURE = 10.0
@@ -74,6 +74,12 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         *("coef_", "intercept_", "heads_", "head_intercepts_", "domain_names_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_uncertainty", "text_encoded_"),
     )
+    _stored_types: ClassVar[dict[str, Any]] = {
+        "intercept_": float | np.ndarray,
+        "_scaling": Scaling,
+        "_uncertainty": fits.Uncertainty,
+        **dict.fromkeys(("weights_", "_distances", "distances_"), DomainWeights | None),
+    }
 
     coef_: Floats
     intercept_: Any
@@ -213,13 +219,6 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         left_out = self._uncertainty.left_out
         predictions = np.where(np.isfinite(left_out.residuals), left_out.predictions, np.inf)
         return predictions.reshape(-1, *self.coef_.shape[1:]) + self._scaling.target_shift
-
-    def _set_stored(self, values: dict[str, Any]) -> None:
-        # A forged file may hold anything in the place of what every prediction needs.
-        kinds = {"intercept_": float | np.ndarray, "_scaling": Scaling, "_uncertainty": fits.Uncertainty}
-        if wrong := [name for name, kind in kinds.items() if not isinstance(values.get(name), kind)]:
-            raise DataError(f"the file holds no {wrong[0]!r} as a fit makes it; save the model again")
-        super()._set_stored(values)
 
     def _exported_range(self) -> tuple[Any, Any]:
         """The range that an exported graph moves its inputs into."""

@@ -40,7 +40,7 @@ from mixtune.estimators._inputs import (
     read_sources,
 )
 from mixtune.estimators._maps import Maps, input_range, made_maps
-from mixtune.estimators._saving import STORED_WEIGHTS, savable
+from mixtune.estimators._saving import savable
 from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
@@ -414,8 +414,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         *("n_validation_sources_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
         "_rival_residuals",
     )
-    _stored_types: ClassVar[Mapping[str, Any]] = {
-        **STORED_WEIGHTS,
+    _stored_types: ClassVar[dict[str, Any]] = {
+        **LinearTransferRegressor._stored_types,
         "n_validation_sources_": int,
         "_removals": tuple | None,
         "_log_scale": LogScale | None,
@@ -437,11 +437,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _made_map: Any
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
-    _comparable: fits.Prepared | None
-    _choices: tuple[MapAverage, ...] | None
+    _comparable: fits.Prepared | None = None
+    _choices: tuple[MapAverage, ...] | None = None
     _places: Integers
     #: Not stored in files.
-    _kept: fits.KeptRows | None
+    _kept: fits.KeptRows | None = None
     _low: Floats | None
     _high: Floats | None
     #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
@@ -702,7 +702,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     def _set_stored(self, values: dict[str, Any]) -> None:
         self._solution = values.pop("solution_")
         super()._set_stored(values)
-        self._comparable = self._choices = self._kept = None
 
 
 @dataclass(frozen=True, eq=False)

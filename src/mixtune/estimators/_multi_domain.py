@@ -338,7 +338,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
 
     weights_: Any
     #: For fits after rows or domains are added or removed; not stored in files.
-    _kept: fits.KeptRows | None
+    _kept: fits.KeptRows | None = None
 
     @property
     @abstractmethod
@@ -478,10 +478,6 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
     def _make_features(self) -> fits.Features:
         return fits.Features(map_after_encoding(self, self.feature_map), column_names(self))
 
-    def _set_stored(self, values: dict[str, Any]) -> None:
-        super()._set_stored(values)
-        self._kept = None
-
     def _rows(self, X: Any, domain: Any) -> tuple[Any, Integers]:
         """New rows, checked, and the places of their domains: -1 for those that were not seen."""
         check_is_fitted(self)
@@ -602,7 +598,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     _compared: tuple[tuple[Comparison, ...], ...]
     _gains: tuple[TransferGain, ...]
     #: Left-out residuals and all else of the fit; not in files.
-    _fits: DomainFits | None
+    _fits: DomainFits | None = None
     #: Which column of the targets the fit is about; a classifier has several.
     _output: int
 
@@ -820,10 +816,6 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
             check_array(name, getattr(self, name), (count, *shape))
             check_array(f"own_{name}", getattr(self, f"own_{name}"), (count, *shape))
             check_array(f"population_{name}", np.asarray(getattr(self, f"population_{name}")), shape)
-
-    def _set_stored(self, values: dict[str, Any]) -> None:
-        super()._set_stored(values)
-        self._fits = None
 
     def _predictions(self, features: Floats, places: Integers) -> Floats:
         coef, intercept, _ = self._exported()
