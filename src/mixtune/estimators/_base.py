@@ -42,7 +42,7 @@ from mixtune.estimators._inputs import (
     trim,
 )
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._saving import Savable, write_bytes
+from mixtune.estimators._saving import Savable
 from mixtune.moments import Rows, Scaling
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
@@ -199,9 +199,8 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         """
         check_is_fitted(self, "coef_")
         low, high = self._exported_range()
-        names: dict[str, Any] = {"input_name": input_name, "output_name": output_name}
-        graph = linear_to_onnx(self.coef_, self.intercept_, low=low, high=high, dtype=dtype, opset=opset, **names)
-        return write_bytes(path, graph)
+        options: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "dtype": dtype, "opset": opset}
+        return linear_to_onnx(self.coef_, self.intercept_, path=path, low=low, high=high, **options)
 
     @property
     def loo_error_(self) -> float:

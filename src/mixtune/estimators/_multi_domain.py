@@ -29,7 +29,7 @@ from mixtune.estimators._base import column_names
 from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
 from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._saving import Savable, savable, write_bytes
+from mixtune.estimators._saving import Savable, savable
 from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
 from mixtune.selection import (
     MIXTUNE,
@@ -433,7 +433,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         coef, intercept, more = self._exported()
         output = output_name or ("prediction" if not more else "probabilities")
         options: dict[str, Any] = {"low": low, "high": high, "dtype": dtype, "opset": opset, "output_name": output}
-        return write_bytes(path, linear_to_onnx(coef, intercept, domains=known.domains_, **options, **names, **more))
+        return linear_to_onnx(coef, intercept, path=path, domains=known.domains_, **options, **names, **more)
 
     @abstractmethod
     def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:

@@ -16,7 +16,7 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune import _registry, moments, weights
-from mixtune._files import Arrays, read_model, write_file, write_model
+from mixtune._files import Arrays, read_model, write_model
 from mixtune._messages import quoted
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
@@ -319,13 +319,6 @@ def read_info(path: str | Path) -> SavedInfo:
     """
     spec, _ = _read(path)
     return SavedInfo(spec["estimator"]["name"], spec["feature_map"]["kind"], spec["created_with"], spec["metadata"])
-
-
-def write_bytes(path: str | Path | None, content: bytes) -> bytes:
-    """Write ``content`` whole or not at all, where there is a path, and return it."""
-    if path is not None:
-        write_file(Path(path), content, example="head.onnx")
-    return content
 
 
 def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
