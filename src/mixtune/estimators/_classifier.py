@@ -23,15 +23,7 @@ from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, Shown, all_scores, check_both, column_names, linear_scores
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import (
-    Sources,
-    TakesSources,
-    as_sources,
-    check_new,
-    read_focal,
-    text_encoded,
-    trim,
-)
+from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, text_encoded, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, fitted_map, savable

@@ -21,13 +21,7 @@ from mixtune._messages import Note
 from mixtune.errors import DataError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import LinearTransferRegressor, Settings
-from mixtune.estimators._cv import (
-    Candidate,
-    RegretOptimalRegressorCV,
-    candidates_of,
-    left_out_of,
-    tuned_weights,
-)
+from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, candidates_of, left_out_of, tuned_weights
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
 from mixtune.federated import MEMBERS, Combined, Summed, remote_tasks, rows_about

@@ -339,11 +339,7 @@ class StreamSums:
 
     @classmethod
     def of(
-        cls,
-        streams: Sequence[Any],
-        focal: Rows,
-        features: Features,
-        origin: Origin | None = None,
+        cls, streams: Sequence[Any], focal: Rows, features: Features, origin: Origin | None = None
     ) -> StreamSums | None:
         """Read the sources, and draw their samples in the same pass; ``origin`` is a point near the focal rows.
 
@@ -648,9 +644,7 @@ def _read_uncertainty(parts: dict[str, Any]) -> Uncertainty:
 
 
 storable(
-    Uncertainty,
-    write=lambda found: {"left_out": found.left_out, "posterior": found.posterior},
-    read=_read_uncertainty,
+    Uncertainty, write=lambda found: {"left_out": found.left_out, "posterior": found.posterior}, read=_read_uncertainty
 )
 
 

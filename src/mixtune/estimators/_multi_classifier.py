@@ -30,12 +30,7 @@ from mixtune.estimators._classifier import (
 )
 from mixtune.estimators._fits import KeptRows
 from mixtune.estimators._inputs import read_focal, split_labels
-from mixtune.estimators._multi_domain import (
-    MultiDomainEstimator,
-    MultiDomainRegressor,
-    learn_every,
-    summary_of,
-)
+from mixtune.estimators._multi_domain import MultiDomainEstimator, MultiDomainRegressor, learn_every, summary_of
 from mixtune.estimators._saving import savable
 from mixtune.moments import Rows
 from mixtune.streaming import StreamedSources
