@@ -81,6 +81,9 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         **dict.fromkeys(("weights_", "_distances", "distances_"), DomainWeights | None),
     }
 
+    #: Whether ``feature_map="auto"`` is known.
+    _makes_maps: ClassVar[bool] = False
+
     coef_: Floats
     intercept_: Any
     domain_names_: tuple[str, ...]
@@ -229,13 +232,10 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
 
     def _check_parameters(self) -> None:
         """Raise for invalid settings before any long work starts."""
-        self._check_map()
+        fits.check_map(self.feature_map, auto=self._makes_maps)
         if not isinstance(self.focal_name, str) or not self.focal_name:
             raise ParameterError(f"focal_name must be a text that is not empty; got {self.focal_name!r}")
         torch_device(self.device)
-
-    def _check_map(self) -> None:
-        fits.check_map(self.feature_map)
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> Rows:
         return trim(read_focal(self, X, y, sample_weight, reset=reset)[1])
@@ -256,10 +256,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
     def _prepare(self, focal: Rows, sources: Sources | None) -> fits.Prepared:
         """Standardised features of the focal rows and of all sources."""
         others = read_sources(sources, focal, column_names(self), self.focal_name)
-        return self._prepare_rows({self.focal_name: focal, **others})
-
-    def _prepare_rows(self, rows: dict[str, Rows]) -> fits.Prepared:
-        """Standardised features of validated rows, the focal ones first."""
+        rows = {self.focal_name: focal, **others}
         return fits.prepare(rows, self._make_features(), standardise=self.standardise, fit_intercept=self.fit_intercept)
 
     def _make_features(self, device: str | None = None) -> fits.Features:

@@ -176,9 +176,9 @@ def is_auto(feature_map: Any) -> bool:
     return isinstance(feature_map, str) and feature_map == AUTO
 
 
-def check_map(feature_map: Any) -> None:
-    """Refuse what is not a frozen feature map."""
-    if feature_map is None:
+def check_map(feature_map: Any, *, auto: bool = False) -> None:
+    """Refuse what is not a frozen feature map; ``auto`` where maps may be made from the rows."""
+    if feature_map is None or (auto and is_auto(feature_map)):
         return
     if hasattr(feature_map, "get_params"):
         raise ParameterError(

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from mixtune._array import Floats, Integers, one_thread_if_small
@@ -346,10 +347,6 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         """The fit that knows domains, maps and folds."""
 
     @abstractmethod
-    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
-        """Validated rows by domain."""
-
-    @abstractmethod
     def _learn(self, kept: fits.KeptRows, stream: StreamedSources | None = None) -> None:
         """Fit every domain; sums of all rows that are not known yet are read from the stream."""
 
@@ -384,8 +381,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         return frame_of({"": list(names), **{name: weights[:, k] for k, name in enumerate(names)}}).set_index("")
 
     def _check_parameters(self) -> None:
-        if not fits.is_auto(self.feature_map):
-            fits.check_map(self.feature_map)
+        fits.check_map(self.feature_map, auto=True)
         if self.unseen not in UNSEEN:
             raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
         check_whole("seed", self.seed)
@@ -462,8 +458,15 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
             sums = fits.StreamSums.of([stream], first, self._make_features(), origin)
         return kept.joined(rows, self._make_features(), sums, stream.sample_rows if stream is not None else 0)
 
-    def _split(self, rows: Rows, labels: Labels | None, *, reset: bool) -> dict[str, Rows]:
+    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
         """Validated rows by domain, in the order of their names; those of weight zero are left out."""
+        X, labels = split_labels(X, domain, self.domain)
+        classes = isinstance(self, ClassifierMixin)
+        rows = read_focal(self, X, y, sample_weight, reset=reset, labels=classes)[1]
+        if classes:
+            check_classification_targets(rows.y)
+        elif rows.y.ndim == 2:
+            rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
         if labels is None:
             if not reset and self._known.domains_ != (ONLY,):
                 raise ParameterError("the model was fitted with domain labels; pass domain=... here too")
@@ -773,13 +776,6 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         size = np.sqrt(np.sum((apart * self._scaling.scale) ** 2, axis=1) + level**2)
         typical = float(np.median(size))
         return size / typical if typical > 0 else np.zeros(len(size))
-
-    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
-        X, labels = split_labels(X, domain, self.domain)
-        rows = read_focal(self, X, y, sample_weight, reset=reset)[1]
-        if rows.y.ndim == 2:
-            rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
-        return self._split(rows, labels, reset=reset)
 
     def _learn(self, kept: fits.KeptRows, stream: StreamedSources | None = None) -> None:
         with one_thread_if_small(part.X for part in kept.rows.values()):

@@ -221,7 +221,6 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
         """
         if not hasattr(self, "coef_"):
             return self.fit(X, y, sample_weight, sources=sources)
-        fits.check_map(self.feature_map)
         self._check_parameters()
         self._check_moments_suffice()
         check_both(X, y)
