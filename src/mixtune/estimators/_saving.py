@@ -5,7 +5,7 @@ registered here with :func:`savable`; nothing in the file is ever run.
 """
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -151,7 +151,12 @@ class Savable:
         sizes = {"p": width, "N": len(self.domain_names_), "d": outputs[0] if outputs else 1}
         placed = ((place, code) for code, places in _ARRAYS.items() for place in places)
         for place, code in placed:
-            for array in _arrays_at(self, place.split(".")):
+            found = [self]
+            for step in place.split("."):
+                # What stands there may be a tuple, and then each member counts.
+                members = [each for value in found for each in (value if type(value) is tuple else [value])]
+                found = [part for each in members if (part := getattr(each, step, None)) is not None]
+            for array in found:
                 shape: list[int] = []
                 for position, letter in enumerate(filter(str.isalpha, code.rstrip("ib"))):
                     if letter != "D" and letter not in sizes:
@@ -226,15 +231,6 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
     model._made_map = feature_map if "feature_map" in settings else None
     model._set_stored(fitted)
     return model
-
-
-def _arrays_at(value: Any, steps: Sequence[str]) -> Iterator[Any]:
-    """What stands at a place: one array, one of each member of a tuple, or none."""
-    if value is None or not steps:
-        yield from () if value is None else [value]
-        return
-    for each in value if type(value) is tuple else [value]:
-        yield from _arrays_at(getattr(each, steps[0], None), steps[1:])
 
 
 def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
