@@ -321,11 +321,11 @@ def test_arrays_that_cannot_be_stored(tmp_path, arrays, match):
 
 def test_a_file_that_does_not_read_back_never_appears(path, monkeypatch):
     before = path.read_bytes()
-    encode = model_file._encode
-    monkeypatch.setattr(model_file, "_encode", lambda spec, arrays: encode(spec, {"coef": arrays["coef"] + 1}))
+    pack = model_file.pack
+    monkeypatch.setattr(model_file, "pack", lambda spec, arrays: pack(spec, {"coef": arrays["coef"] + 1}))
     with pytest.raises(DataError, match="did not read back"):
         write_model(path, {"new": 1}, ARRAYS)
-    monkeypatch.setattr(model_file, "_encode", lambda spec, arrays: encode(spec, arrays)[:-1])
+    monkeypatch.setattr(model_file, "pack", lambda spec, arrays: pack(spec, arrays)[:-1])
     with pytest.raises(DataError, match="cut off"):
         write_model(path, {"new": 1}, ARRAYS)
     assert path.read_bytes() == before

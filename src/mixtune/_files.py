@@ -14,10 +14,9 @@ import os
 import re
 import secrets
 import stat
-import struct
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -42,6 +41,17 @@ _MAGIC = {b"PK": "a zip or NumPy .npz archive", b"\x80": "a pickle", b"\x93NUMPY
 _LONGEST_HEADER = 100_000_000
 #: Age in seconds at which a temporary file is taken to be left over from a save that was killed.
 _STALE = 600.0
+
+
+@contextmanager
+def _refusing(what: str, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of these kinds into a DataError that says what is wrong, why, and what to do about it."""
+    try:
+        yield
+    except kinds as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{what}: {getattr(error, 'strerror', None) or error}; {remedy}") from error
 
 
 def check_place(path: Path, example: str) -> None:
@@ -122,11 +132,8 @@ def write_file(path: Path, content: bytes, *, example: str, check: Check | None 
     mixtune.errors.DataError: the folder no/such/folder does not exist; make it first
     """
     check_place(path, example)
-    try:
+    with _refusing(f"{path} cannot be written", "choose a folder with space and permission", OSError):
         return write_atomically(path, content, check=check)
-    except OSError as error:
-        why = f"{path} cannot be written: {error.strerror or error}"
-        raise DataError(f"{why}; choose a folder with space and permission") from error
 
 
 def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Path:
@@ -155,15 +162,13 @@ def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, 
     ...     read_model(path)
     ({'ridge': 0.1}, {'coef': array([1., 2.])})
     """
-    path = Path(path)
-    plain, tensors = plain_spec(spec), _plain_arrays(arrays)
 
     def check(written: Path) -> None:
         back_spec, back = read_model(written)
-        if back_spec != plain or array_digest(back) != array_digest(tensors):
+        if back_spec != plain_spec(spec) or array_digest(back) != array_digest(arrays):
             raise DataError(f"{path} did not read back as it was written, so it was not kept; try another disk")
 
-    return write_file(path, _encode(plain, tensors), example="model.mixtune", check=check)
+    return write_file(Path(path), pack(spec, arrays), example="model.mixtune", check=check)
 
 
 def read_model(path: str | Path) -> tuple[dict[str, Any], Arrays]:
@@ -184,11 +189,8 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], Arrays]:
         raise DataError(f"there is no file {path}; check the name and the folder")
     if not path.is_file():
         raise DataError(f"{path} is {'a folder' if path.is_dir() else 'not a plain file'}; pass a saved model")
-    try:
-        with open(path, "rb") as file:
-            return _decode(file, FORMAT, str(path), "copy it again, or save the model again")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}; check its permissions") from error
+    with _refusing(f"{path} cannot be read", "check its permissions", OSError), open(path, "rb") as file:
+        return _unpack(file, FORMAT, str(path), "copy it again, or save the model again")
 
 
 def array_digest(arrays: Mapping[str, Any]) -> str:
@@ -217,13 +219,9 @@ def plain_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(spec, Mapping):
         raise DataError(f"the spec is a {type(spec).__name__}; pass a dict")
-    try:
+    with _refusing("the spec cannot be written as JSON", "make it flatter or smaller", RecursionError, ValueError):
         plain: dict[str, Any] = _plain(spec, "the spec")
         json.dumps(plain)
-    except (RecursionError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"the spec cannot be written as JSON: {error}; make it flatter or smaller") from error
     return plain
 
 
@@ -261,8 +259,7 @@ def _little_endian(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_dumps = partial(json.dumps, separators=(",", ":"))
 
 
 def _loads(text: bytes, what: str) -> dict[str, Any]:
@@ -287,34 +284,29 @@ def _loads(text: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def pack(spec: Mapping[str, Any], arrays: Mapping[str, Any], *, form: str) -> bytes:
-    """Write a spec and arrays as the bytes of a file of the format ``form``, for :func:`unpack`.
+def pack(spec: Mapping[str, Any], arrays: Mapping[str, Any], *, form: str = FORMAT) -> bytes:
+    """Write a spec and arrays as the bytes of a file of the format ``form``; the same model gives the same bytes.
 
     Examples
     --------
     >>> unpack(pack({"a": 1}, {"b": np.arange(2)}, form="example"), form="example", where="the message")
     ({'a': 1}, {'b': array([0, 1])})
     """
-    return _encode(plain_spec(spec), _plain_arrays(arrays), form)
+    # safetensors writes its metadata in random order, so it gets none, and they are put in front of its header here.
+    body = safetensors.numpy.save(_plain_arrays(arrays))
+    start = 8 + int.from_bytes(body[:8], "little")
+    about = {"format": form, "version": str(FORMAT_VERSION), "sha256": _NO_DIGEST, "spec": _dumps(plain_spec(spec))}
+    header = _dumps({_METADATA: about, **json.loads(body[8:start])}).encode()
+    header += b" " * (-len(header) % 8)
+    if len(header) > _LONGEST_HEADER:
+        raise DataError(f"the spec is longer than {_LONGEST_HEADER:,} bytes; store numbers as arrays")
+    content = len(header).to_bytes(8, "little") + header + body[start:]
+    return content.replace(_field(_NO_DIGEST), _field(_digest(content, _NO_DIGEST)), 1)
 
 
 def unpack(content: bytes, *, form: str, where: str) -> tuple[dict[str, Any], Arrays]:
     """Read bytes of :func:`pack`; nothing is used before it is checked, and ``where`` names them in errors."""
-    return _decode(io.BytesIO(content), form, where, "ask for it again")
-
-
-def _encode(spec: dict[str, Any], arrays: Arrays, form: str = FORMAT) -> bytes:
-    """The bytes of the file; the same model gives the same bytes."""
-    # safetensors writes its metadata in random order, so it gets none, and they are put in front of its header here.
-    body = safetensors.numpy.save(arrays)
-    (length,) = struct.unpack("<Q", body[:8])
-    metadata = {"format": form, "version": str(FORMAT_VERSION), "sha256": _NO_DIGEST, "spec": _dumps(spec)}
-    header = _dumps({_METADATA: metadata, **json.loads(body[8 : 8 + length])}).encode()
-    header += b" " * (-len(header) % 8)
-    if len(header) > _LONGEST_HEADER:
-        raise DataError(f"the spec is longer than {_LONGEST_HEADER:,} bytes; store numbers as arrays")
-    content = struct.pack("<Q", len(header)) + header + body[8 + length :]
-    return content.replace(_field(_NO_DIGEST), _field(_digest(content, _NO_DIGEST)), 1)
+    return _unpack(io.BytesIO(content), form, where, "ask for it again")
 
 
 def _field(digest: str) -> bytes:
@@ -327,21 +319,19 @@ def _digest(content: bytes, digest: str) -> str:
     return hashlib.sha256(content.replace(_field(digest), _field(_NO_DIGEST), 1)).hexdigest()
 
 
-def _decode(file: BinaryIO, form: str, where: str, remedy: str) -> tuple[dict[str, Any], Arrays]:
-    """Read and check what :func:`_encode` wrote; ``remedy`` says what to do about damage."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    start = file.read(9)
+def _unpack(file: BinaryIO, form: str, where: str, remedy: str) -> tuple[dict[str, Any], Arrays]:
+    """Read and check what :func:`pack` wrote; ``remedy`` says what to do about damage."""
+    start, size = file.read(9), file.seek(0, os.SEEK_END)
     if size == 0:
         raise DataError(f"{where} is empty; it was never written, or was cut off: {remedy}")
-    try:
-        # A length may start with any byte, but the header after it starts with a brace.
-        if start[8:] != b"{":
-            likely = [f"it looks like {kind}" for magic, kind in _MAGIC.items() if start.startswith(magic)]
-            short = [f"it has only {size} bytes"] if size < 9 else []
-            raise _foreign(form, where, [*likely, *short, "its first bytes are not those of one"][0])
-        (length,) = struct.unpack("<Q", start[:8])
-        if length > min(size - 8, _LONGEST_HEADER):
+    # A length may start with any byte, but the header after it starts with a brace.
+    if start[8:] != b"{":
+        likely = [f"it looks like {kind}" for magic, kind in _MAGIC.items() if start.startswith(magic)]
+        short = [f"it has only {size} bytes"] if size < 9 else []
+        raise _foreign(form, where, [*likely, *short, "its first bytes are not those of one"][0])
+    errors = (ValueError, KeyError, safetensors.SafetensorError)
+    with _refusing(f"{where} is cut off or altered", remedy, *errors):
+        if (length := int.from_bytes(start[:8], "little")) > min(size - 8, _LONGEST_HEADER):
             raise ValueError(f"its header should take {length:,} bytes, there are {size:,}")
         file.seek(8)
         header = file.read(length)
@@ -351,10 +341,6 @@ def _decode(file: BinaryIO, form: str, where: str, remedy: str) -> tuple[dict[st
             raise ValueError("its checksum does not agree with its content")
         tensors = safetensors.numpy.load(content)
         return _loads(spec.encode(), "spec"), {name: tensors[name] for name in sorted(tensors)}
-    except (ValueError, KeyError, safetensors.SafetensorError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{where} is cut off or altered: {error}; {remedy}") from error
 
 
 def _check_metadata(metadata: Any, form: str, where: str) -> tuple[str, str]:

@@ -42,9 +42,9 @@ from mixtune.estimators._inputs import (
     trim,
 )
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._saving import Savable, write_bytes
+from mixtune.estimators._saving import Savable
 from mixtune.moments import Rows, Scaling
-from mixtune.weights import TransportWeights, WassersteinWeights
+from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
 #: gamma of ``weights="wasserstein"``; distances are in units of the pooled diameter.
 TEMPERATURE = 10.0
@@ -74,6 +74,15 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         *("coef_", "intercept_", "heads_", "head_intercepts_", "domain_names_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_uncertainty", "text_encoded_"),
     )
+    _stored_types: ClassVar[dict[str, Any]] = {
+        "intercept_": float | np.ndarray,
+        "_scaling": Scaling,
+        "_uncertainty": fits.Uncertainty,
+        **dict.fromkeys(("weights_", "_distances", "distances_"), DomainWeights | None),
+    }
+
+    #: Whether ``feature_map="auto"`` is known.
+    _makes_maps: ClassVar[bool] = False
 
     coef_: Floats
     intercept_: Any
@@ -193,9 +202,8 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         """
         check_is_fitted(self, "coef_")
         low, high = self._exported_range()
-        names: dict[str, Any] = {"input_name": input_name, "output_name": output_name}
-        graph = linear_to_onnx(self.coef_, self.intercept_, low=low, high=high, dtype=dtype, opset=opset, **names)
-        return write_bytes(path, graph)
+        options: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "dtype": dtype, "opset": opset}
+        return linear_to_onnx(self.coef_, self.intercept_, path=path, low=low, high=high, **options)
 
     @property
     def loo_error_(self) -> float:
@@ -214,13 +222,6 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         predictions = np.where(np.isfinite(left_out.residuals), left_out.predictions, np.inf)
         return predictions.reshape(-1, *self.coef_.shape[1:]) + self._scaling.target_shift
 
-    def _set_stored(self, values: dict[str, Any]) -> None:
-        # A forged file may hold anything in the place of what every prediction needs.
-        kinds = {"intercept_": float | np.ndarray, "_scaling": Scaling, "_uncertainty": fits.Uncertainty}
-        if wrong := [name for name, kind in kinds.items() if not isinstance(values.get(name), kind)]:
-            raise DataError(f"the file holds no {wrong[0]!r} as a fit makes it; save the model again")
-        super()._set_stored(values)
-
     def _exported_range(self) -> tuple[Any, Any]:
         """The range that an exported graph moves its inputs into."""
         return self._feature_range()
@@ -231,13 +232,10 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
 
     def _check_parameters(self) -> None:
         """Raise for invalid settings before any long work starts."""
-        self._check_map()
+        fits.check_map(self.feature_map, auto=self._makes_maps)
         if not isinstance(self.focal_name, str) or not self.focal_name:
             raise ParameterError(f"focal_name must be a text that is not empty; got {self.focal_name!r}")
         torch_device(self.device)
-
-    def _check_map(self) -> None:
-        fits.check_map(self.feature_map)
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> Rows:
         return trim(read_focal(self, X, y, sample_weight, reset=reset)[1])
@@ -258,10 +256,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
     def _prepare(self, focal: Rows, sources: Sources | None) -> fits.Prepared:
         """Standardised features of the focal rows and of all sources."""
         others = read_sources(sources, focal, column_names(self), self.focal_name)
-        return self._prepare_rows({self.focal_name: focal, **others})
-
-    def _prepare_rows(self, rows: dict[str, Rows]) -> fits.Prepared:
-        """Standardised features of validated rows, the focal ones first."""
+        rows = {self.focal_name: focal, **others}
         return fits.prepare(rows, self._make_features(), standardise=self.standardise, fit_intercept=self.fit_intercept)
 
     def _make_features(self, device: str | None = None) -> fits.Features:

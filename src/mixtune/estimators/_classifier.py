@@ -23,18 +23,10 @@ from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, Shown, all_scores, check_both, column_names, linear_scores
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import (
-    Sources,
-    TakesSources,
-    as_sources,
-    check_new,
-    read_focal,
-    text_encoded,
-    trim,
-)
+from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, text_encoded, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
-from mixtune.estimators._saving import Savable, fitted_map, savable, write_bytes
+from mixtune.estimators._saving import Savable, fitted_map, savable
 from mixtune.moments import Rows
 
 #: Focal rows that one validation task counts as in calibration.
@@ -352,8 +344,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         low, high = self.regressor_._exported_range()
         head: dict[str, Any] = {"low": low, "high": high, "classes": self.classes_, "sharpness": self.sharpness_}
         names: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "label_name": label_name}
-        graph = linear_to_onnx(self.coef_, self.intercept_, dtype=dtype, opset=opset, **head, **names)
-        return write_bytes(path, graph)
+        return linear_to_onnx(self.coef_, self.intercept_, path=path, dtype=dtype, opset=opset, **head, **names)
 
     def __getattr__(self, name: str) -> Any:
         # Weights, comparisons and the like are those of the regressor of the scores.

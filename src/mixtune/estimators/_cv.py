@@ -40,7 +40,7 @@ from mixtune.estimators._inputs import (
     read_sources,
 )
 from mixtune.estimators._maps import Maps, input_range, made_maps
-from mixtune.estimators._saving import STORED_WEIGHTS, savable
+from mixtune.estimators._saving import savable
 from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
@@ -414,12 +414,14 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         *("n_validation_sources_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
         "_rival_residuals",
     )
-    _stored_types: ClassVar[Mapping[str, Any]] = {
-        **STORED_WEIGHTS,
+    _stored_types: ClassVar[dict[str, Any]] = {
+        **LinearTransferRegressor._stored_types,
         "n_validation_sources_": int,
         "_removals": tuple | None,
         "_log_scale": LogScale | None,
     }
+
+    _makes_maps: ClassVar[bool] = True
 
     weights_: DomainWeights
     effective_ridge_: float
@@ -437,11 +439,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _made_map: Any
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
-    _comparable: fits.Prepared | None
-    _choices: tuple[MapAverage, ...] | None
+    _comparable: fits.Prepared | None = None
+    _choices: tuple[MapAverage, ...] | None = None
     _places: Integers
     #: Not stored in files.
-    _kept: fits.KeptRows | None
+    _kept: fits.KeptRows | None = None
     _low: Floats | None
     _high: Floats | None
     #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
@@ -544,16 +546,22 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             elif tried:
                 notes = ("targets are positive, but the log scale fits them less well; predictions may be negative",)
             try:
-                found = self._fitted(logged(rows) if log else rows, None if log else sums, sources, log=log)
+                prepared, solved, maps = self._fitted(
+                    logged(rows) if log else rows, None if log else sums, sources, log=log
+                )
             except DataError as error:
                 # Among all rows of a stream there may be targets that are not positive, unlike in its sample.
                 if error.code != "not-positive" or not tried:
                     raise
-                notes, found = (), self._fitted(rows, sums, sources)
+                notes, (prepared, solved, maps) = (), self._fitted(rows, sums, sources)
         what = "the choice was learned"
-        if found.prepared.state is not None:
+        if prepared.state is not None:
             what = "feature maps were made and " * fits.is_auto(self.feature_map) + "cross-domain validation was done"
-        self._keep(found, fits.sample_note(kept.sampled, what) + notes, kept)
+        self._made_map, made = (None, ()) if maps is None else (maps.feature_map, maps.notes)
+        notes = made + fits.sample_note(kept.sampled, what) + notes + apart_notes(tuple(rows.values()))
+        solved.attributes["notes_"] += notes
+        self._kept = kept
+        self._store(solved, prepared.names, prepared.scaling)
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
@@ -567,9 +575,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
 
     def _fitted(
         self, rows: dict[str, Rows], sums: fits.StreamSums | None, sources: Sources | None, *, log: bool = False
-    ) -> _Fitted:
+    ) -> tuple[fits.Prepared, fits.Solved, Maps | None]:
+        """A fit on one scale of the targets: rows, result, and the maps that were made for it."""
         prepared, maps = self._prepared(rows, sums, sources, log=log)
-        return _Fitted(prepared, self._solve(prepared, maps, log=log), maps)
+        return prepared, self._solve(prepared, maps, log=log), maps
 
     def _prepared(
         self,
@@ -594,12 +603,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         # Maps that were made from the rows clip their inputs themselves.
         blocks, clamp = (None, self.clamp) if maps is None else (maps.blocks, False)
         return tuned_fit(prepared, blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
-
-    def _keep(self, found: _Fitted, notes: tuple[str, ...], kept: fits.KeptRows) -> None:
-        self._made_map, map_notes = (None, ()) if found.maps is None else (found.maps.feature_map, found.maps.notes)
-        found.solved.attributes["notes_"] += map_notes + notes + apart_notes(tuple(kept.rows.values()))
-        self._kept = kept
-        self._store(found.solved, found.prepared.names, found.prepared.scaling)
 
     @property
     def target_scale_(self) -> str:
@@ -675,10 +678,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
                 f"target_scale={self.target_scale!r} is unknown; choose from {', '.join(TARGET_SCALES)}"
             )
 
-    def _check_map(self) -> None:
-        if not fits.is_auto(self.feature_map):
-            super()._check_map()
-
     def _feature_range(self) -> tuple[Any, Any]:
         return self._low, self._high
 
@@ -702,16 +701,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     def _set_stored(self, values: dict[str, Any]) -> None:
         self._solution = values.pop("solution_")
         super()._set_stored(values)
-        self._comparable = self._choices = self._kept = None
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """A fit on one scale of the targets: rows, result, and the maps that were made for it."""
-
-    prepared: fits.Prepared
-    solved: fits.Solved
-    maps: Maps | None
 
 
 @fits.solvable()
@@ -764,9 +753,16 @@ def tuned_fit(
             heads,
             logs,
         )
-    coef, intercept = fits.like_targets(prepared.focal, *_coefficients(choices, prepared))
+    stacked = np.column_stack([choice.head for choice in choices])
+    found = (stacked[:-1], stacked[-1]) if prepared.fit_intercept else (stacked, np.zeros(len(choices)))
+    coef, intercept = fits.like_targets(prepared.focal, *found)
     low, high = fits.feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
-    weights = _domain_weights(choices, prepared, heads, places, logs)
+    # Sources that no prior was learned from have no weight.
+    values, errors = (
+        tuned_weights(choices, prepared.names, prepared.totals, places),
+        _focal_errors(prepared.focal, heads, logs),
+    )
+    weights = DomainWeights(values, prepared.names, 0, "cross-validated", errors)
     return fits.Solved(
         coef,
         intercept,
@@ -829,21 +825,6 @@ def _source_places(prepared: fits.Prepared, seed: int) -> tuple[Integers, tuple[
         return places, ()
     told = f"{count} sources: priors were learned from {len(places)} of them, drawn at random (seed {seed})"
     return places, (told,)
-
-
-def _coefficients(choices: Sequence[MapAverage], prepared: fits.Prepared) -> tuple[Floats, Floats]:
-    """Coefficients (p, D) and intercepts (D,)."""
-    heads = np.column_stack([choice.head for choice in choices])
-    return (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
-
-
-def _domain_weights(
-    choices: Sequence[MapAverage], prepared: fits.Prepared, heads: fits.Heads, places: Integers, logs: Floats | None
-) -> DomainWeights:
-    """Weights of all domains: sources that no prior was learned from have none."""
-    values = tuned_weights(choices, prepared.names, prepared.totals, places)
-    errors = _focal_errors(prepared.focal, heads, logs)
-    return DomainWeights(values, prepared.names, 0, "cross-validated", errors)
 
 
 def tuned_weights(

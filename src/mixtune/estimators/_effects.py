@@ -354,11 +354,7 @@ def effect_curves(
     curves: dict[str, list[ColumnEffect]] = {name: [] for name in names}
     for each in _effects(scores, rows, made, intervals=most, outputs=1):
         curves[each.column].append(each)
-    return {name: tuple(sorted(curve, key=_end)) for name, curve in curves.items() if curve}
-
-
-def _end(effect: ColumnEffect) -> float:
-    return float(effect.end)
+    return {name: tuple(sorted(curve, key=lambda each: float(each.end))) for name, curve in curves.items() if curve}
 
 
 def row_contributions(

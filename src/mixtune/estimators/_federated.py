@@ -16,41 +16,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from mixtune import selection
 from mixtune._array import Floats
 from mixtune._messages import Note
 from mixtune.errors import DataError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import LinearTransferRegressor, Settings
-from mixtune.estimators._cv import (
-    Candidate,
-    RegretOptimalRegressorCV,
-    candidates_of,
-    left_out_of,
-    tuned_weights,
-)
+from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, candidates_of, left_out_of, tuned_weights
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
 from mixtune.federated import MEMBERS, Combined, Summed, remote_tasks, rows_about
 from mixtune.moments import Origin, Rows, Sample, Scaling, augmented
-from mixtune.selection import (
-    MIXTUNE,
-    OWN_ROWS,
-    SETTINGS,
-    Choice,
-    Comparison,
-    FeatureBlock,
-    MapAverage,
-    PooledStart,
-    SourceTerms,
-    TransferGain,
-    choose,
-    choose_summed,
-    merged_task,
-    order_of,
-    play,
-    summed_play,
-    transfer_gain,
-)
 from mixtune.weights import DomainWeights
 
 #: Settings of the regret problem.
@@ -119,8 +95,8 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
 
     weights_: DomainWeights
     effective_ridge_: float | None
-    compared_: tuple[Comparison, ...]
-    transfer_gain_: TransferGain
+    compared_: tuple[selection.Comparison, ...]
+    transfer_gain_: selection.TransferGain
     candidates_: tuple[Candidate, ...]
     guarded_: bool
     members_share_: float
@@ -164,12 +140,14 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
             self.notes_ = (Note("guarded", told, share=share), *self.notes_)
             found = _averaged(found, share, without)
         weights, solved = found.weights, found.solved
-        compared = fits.compared_of({MIXTUNE: found.left_out, OWN_ROWS: found.alone}, rows.weight, least)
+        compared = fits.compared_of(
+            {selection.MIXTUNE: found.left_out, selection.OWN_ROWS: found.alone}, rows.weight, least
+        )
         self._rival_residuals = found.alone[None, :, None]
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
         self.candidates_ = solved.attributes.get("candidates_", ())
-        self.transfer_gain_ = transfer_gain(compared[OWN_ROWS], found.gains, rows.total)
+        self.transfer_gain_ = selection.transfer_gain(compared[selection.OWN_ROWS], found.gains, rows.total)
         shift = found.origin.features
         scaling = Scaling(shift, np.ones_like(shift), np.asarray(study.target_shift + found.origin.targets))
         self._store(dataclasses.replace(solved, attributes={}, heads=None), weights.names, scaling)
@@ -291,11 +269,11 @@ def _summed(combined: Combined, rows: Rows) -> Found:
     summed = combined.summed
     assert summed is not None
     plain = dataclasses.replace(summed, size=1.0)
-    choice = choose_summed(plain.sample(rows), plain.near, combined.terms, combined.tasks)
+    choice = selection.choose_summed(plain.sample(rows), plain.near, combined.terms, combined.tasks)
     return _chosen(choice, rows, summed.mean, {combined.study.focal: rows.total, MEMBERS: plain.near.total})
 
 
-def _chosen(choice: Choice, rows: Rows, mean: Origin, totals: dict[str, float]) -> Found:
+def _chosen(choice: selection.Choice, rows: Rows, mean: Origin, totals: dict[str, float]) -> Found:
     """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
     names, places, near = tuple(totals), np.arange(len(totals) - 1), rows_about(rows, mean)
     average, solved = _solved_choice(choice, near)
@@ -307,14 +285,14 @@ def _chosen(choice: Choice, rows: Rows, mean: Origin, totals: dict[str, float]) 
     solved = dataclasses.replace(solved, attributes=attributes)
     values = tuned_weights([average], names, list(totals.values()), places)
     weights = DomainWeights(values, names, 0, "cross-validated")
-    _, own = _solved_choice(choose(Sample.of(near), []), near)
+    _, own = _solved_choice(selection.choose(Sample.of(near), []), near)
     return Found(solved, weights, choice.focal_left_out, own, "tuned", average.play_gains, mean)
 
 
-def _solved_choice(choice: Choice, rows: Rows) -> tuple[MapAverage, fits.Solved]:
+def _solved_choice(choice: selection.Choice, rows: Rows) -> tuple[selection.MapAverage, fits.Solved]:
     """A choice of coefficients for features as they are, and the fit that it is."""
     width = rows.shape[1]
-    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width).with_own_rows()
+    average = selection.MapAverage([choice], (selection.FeatureBlock("all", np.arange(width)),), width).with_own_rows()
     uncertainty = fits.Uncertainty(partial(left_out_of, [average], rows), partial(fits.posterior_of, [average]))
     head = average.choices[0].head
     return average, fits.Solved(head[:-1], head[-1], uncertainty)
@@ -357,9 +335,9 @@ def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) 
     for source, places in ((source, places) for source, places in plan.tasks if source in played):
         near = rows_about(prepared[combined.names[source]], mean)
         rows = Rows(near.X, near.y / remote.size)
-        order = order_of(rows, places[: plan.rows + SETTINGS.test_rows])
+        order = selection.order_of(rows, places[: plan.rows + selection.SETTINGS.test_rows])
         part = augmented(rows.part(order[: plan.rows])).without_rows()
-        made = play(rows, order, plan.rows, plan.spare, *remote.candidates(source, part))
+        made = selection.play(rows, order, plan.rows, plan.spare, *remote.candidates(source, part))
         tasks.append(dataclasses.replace(made, source=source))
     return {"moments": moments, "tasks": tasks}
 
@@ -371,12 +349,12 @@ def _pooled_sums(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -
     total: Any = sum(augmented(rows).without_rows() for rows in prepared.values())
     summed = Summed.of(study.prepared(focal), total)
     near, own = summed.near, [summed.sample(rows) for rows in prepared.values()]
-    start = PooledStart.of(near)
-    terms = SourceTerms.of([start.posteriors(sample) for sample in own])
+    start = selection.PooledStart.of(near)
+    terms = selection.SourceTerms.of([start.posteriors(sample) for sample in own])
     rows, seed = len(focal.y), study.features.seed
-    played = [summed_play(sample, near.moments, start, terms, rows, seed) for sample in own]
+    played = [selection.summed_play(sample, near.moments, start, terms, rows, seed) for sample in own]
     tasks = [task for task in played if task is not None]
-    merged = [merged_task(tasks)] if tasks and combined.tasks else []
+    merged = [selection.merged_task(tasks)] if tasks and combined.tasks else []
     return {"summed": summed, "terms": None if combined.terms is None else terms, "tasks": merged}
 
 

@@ -176,9 +176,9 @@ def is_auto(feature_map: Any) -> bool:
     return isinstance(feature_map, str) and feature_map == AUTO
 
 
-def check_map(feature_map: Any) -> None:
-    """Refuse what is not a frozen feature map."""
-    if feature_map is None:
+def check_map(feature_map: Any, *, auto: bool = False) -> None:
+    """Refuse what is not a frozen feature map; ``auto`` where maps may be made from the rows."""
+    if feature_map is None or (auto and is_auto(feature_map)):
         return
     if hasattr(feature_map, "get_params"):
         raise ParameterError(
@@ -339,11 +339,7 @@ class StreamSums:
 
     @classmethod
     def of(
-        cls,
-        streams: Sequence[Any],
-        focal: Rows,
-        features: Features,
-        origin: Origin | None = None,
+        cls, streams: Sequence[Any], focal: Rows, features: Features, origin: Origin | None = None
     ) -> StreamSums | None:
         """Read the sources, and draw their samples in the same pass; ``origin`` is a point near the focal rows.
 
@@ -648,9 +644,7 @@ def _read_uncertainty(parts: dict[str, Any]) -> Uncertainty:
 
 
 storable(
-    Uncertainty,
-    write=lambda found: {"left_out": found.left_out, "posterior": found.posterior},
-    read=_read_uncertainty,
+    Uncertainty, write=lambda found: {"left_out": found.left_out, "posterior": found.posterior}, read=_read_uncertainty
 )
 
 

@@ -424,15 +424,12 @@ def _columns_apart(focal: Floats, mean: Floats, spread: Floats, far: float = FAR
     with np.errstate(all="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
         ratio = np.exp(np.abs(np.log(spread) - np.log(own)))  # infinite where only one of them varies
         unit = np.maximum(spread, own)
-        if own.any() and np.all(_is_standard(own_mean, own)):
+        standard = (np.abs(own_mean) < STANDARD) & ((np.abs(own - 1) < STANDARD) | (own == 0))
+        if own.any() and standard.all():
             unit, far, factor = np.minimum(unit, 1.0), FAR, WIDER
         apart = np.abs(own_mean - mean) > far * np.where(unit > 0, unit, np.inf)
         apart |= np.isfinite(ratio) & (ratio > factor)
     return int(apart.sum()) if 2 * apart.sum() > len(apart) else 0
-
-
-def _is_standard(mean: Floats, spread: Floats) -> Any:
-    return (np.abs(mean) < STANDARD) & ((np.abs(spread - 1) < STANDARD) | (spread == 0))
 
 
 def check_once(names: Iterable[str], what: str = "more than one source is") -> None:

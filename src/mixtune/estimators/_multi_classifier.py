@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Array, Floats, Integers, one_thread_if_small
@@ -29,13 +28,7 @@ from mixtune.estimators._classifier import (
     stream_labels,
 )
 from mixtune.estimators._fits import KeptRows
-from mixtune.estimators._inputs import read_focal, split_labels
-from mixtune.estimators._multi_domain import (
-    MultiDomainEstimator,
-    MultiDomainRegressor,
-    learn_every,
-    summary_of,
-)
+from mixtune.estimators._multi_domain import MultiDomainEstimator, MultiDomainRegressor, learn_every, summary_of
 from mixtune.estimators._saving import savable
 from mixtune.moments import Rows
 from mixtune.streaming import StreamedSources
@@ -234,12 +227,6 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         self._class_rows = self._counted(rows, counts, before={})
         self._learn(KeptRows(self._signed(rows)), self._coded(stream))
         return self
-
-    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
-        X, labels = split_labels(X, domain, self.domain)
-        rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)[1]
-        check_classification_targets(rows.y)
-        return self._split(rows, labels, reset=reset)
 
     @property
     def _signs(self) -> ClassSigns:

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from mixtune._array import Floats, Integers, one_thread_if_small
@@ -29,7 +30,7 @@ from mixtune.estimators._base import column_names
 from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
 from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._saving import Savable, savable, write_bytes
+from mixtune.estimators._saving import Savable, savable
 from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
 from mixtune.selection import (
     MIXTUNE,
@@ -338,16 +339,12 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
 
     weights_: Any
     #: For fits after rows or domains are added or removed; not stored in files.
-    _kept: fits.KeptRows | None
+    _kept: fits.KeptRows | None = None
 
     @property
     @abstractmethod
     def _known(self) -> MultiDomainRegressor:
         """The fit that knows domains, maps and folds."""
-
-    @abstractmethod
-    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
-        """Validated rows by domain."""
 
     @abstractmethod
     def _learn(self, kept: fits.KeptRows, stream: StreamedSources | None = None) -> None:
@@ -384,8 +381,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         return frame_of({"": list(names), **{name: weights[:, k] for k, name in enumerate(names)}}).set_index("")
 
     def _check_parameters(self) -> None:
-        if not fits.is_auto(self.feature_map):
-            fits.check_map(self.feature_map)
+        fits.check_map(self.feature_map, auto=True)
         if self.unseen not in UNSEEN:
             raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
         check_whole("seed", self.seed)
@@ -433,7 +429,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         coef, intercept, more = self._exported()
         output = output_name or ("prediction" if not more else "probabilities")
         options: dict[str, Any] = {"low": low, "high": high, "dtype": dtype, "opset": opset, "output_name": output}
-        return write_bytes(path, linear_to_onnx(coef, intercept, domains=known.domains_, **options, **names, **more))
+        return linear_to_onnx(coef, intercept, path=path, domains=known.domains_, **options, **names, **more)
 
     @abstractmethod
     def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
@@ -462,8 +458,15 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
             sums = fits.StreamSums.of([stream], first, self._make_features(), origin)
         return kept.joined(rows, self._make_features(), sums, stream.sample_rows if stream is not None else 0)
 
-    def _split(self, rows: Rows, labels: Labels | None, *, reset: bool) -> dict[str, Rows]:
+    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
         """Validated rows by domain, in the order of their names; those of weight zero are left out."""
+        X, labels = split_labels(X, domain, self.domain)
+        classes = isinstance(self, ClassifierMixin)
+        rows = read_focal(self, X, y, sample_weight, reset=reset, labels=classes)[1]
+        if classes:
+            check_classification_targets(rows.y)
+        elif rows.y.ndim == 2:
+            rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
         if labels is None:
             if not reset and self._known.domains_ != (ONLY,):
                 raise ParameterError("the model was fitted with domain labels; pass domain=... here too")
@@ -477,10 +480,6 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
 
     def _make_features(self) -> fits.Features:
         return fits.Features(map_after_encoding(self, self.feature_map), column_names(self))
-
-    def _set_stored(self, values: dict[str, Any]) -> None:
-        super()._set_stored(values)
-        self._kept = None
 
     def _rows(self, X: Any, domain: Any) -> tuple[Any, Integers]:
         """New rows, checked, and the places of their domains: -1 for those that were not seen."""
@@ -602,7 +601,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     _compared: tuple[tuple[Comparison, ...], ...]
     _gains: tuple[TransferGain, ...]
     #: Left-out residuals and all else of the fit; not in files.
-    _fits: DomainFits | None
+    _fits: DomainFits | None = None
     #: Which column of the targets the fit is about; a classifier has several.
     _output: int
 
@@ -778,13 +777,6 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         typical = float(np.median(size))
         return size / typical if typical > 0 else np.zeros(len(size))
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
-        X, labels = split_labels(X, domain, self.domain)
-        rows = read_focal(self, X, y, sample_weight, reset=reset)[1]
-        if rows.y.ndim == 2:
-            rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
-        return self._split(rows, labels, reset=reset)
-
     def _learn(self, kept: fits.KeptRows, stream: StreamedSources | None = None) -> None:
         with one_thread_if_small(part.X for part in kept.rows.values()):
             self._take(learn_every(kept, self, column_names(self), stream))
@@ -820,10 +812,6 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
             check_array(name, getattr(self, name), (count, *shape))
             check_array(f"own_{name}", getattr(self, f"own_{name}"), (count, *shape))
             check_array(f"population_{name}", np.asarray(getattr(self, f"population_{name}")), shape)
-
-    def _set_stored(self, values: dict[str, Any]) -> None:
-        super()._set_stored(values)
-        self._fits = None
 
     def _predictions(self, features: Floats, places: Integers) -> Floats:
         coef, intercept, _ = self._exported()

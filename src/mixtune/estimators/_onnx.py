@@ -5,6 +5,7 @@ computes is compared with NumPy before it is returned.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy.special
 
 from mixtune._array import Array
 from mixtune._checks import check_choice, check_whole, import_extra
+from mixtune._files import write_file
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
 
@@ -20,17 +22,16 @@ OLDEST_OPSET = 13
 #: Understood by runtimes since 2022.
 DEFAULT_OPSET = 17
 
-#: Operators for the bounds of features, and the same in NumPy. Clip takes one bound for all features; these take one
-#: for each.
-_BOUNDS = {"low": ("Max", np.maximum), "high": ("Min", np.minimum)}
-#: Bounds may be infinite where a feature is free.
-_FREE = {"low": -np.inf, "high": np.inf}
+#: Operators for the bounds of features, the same in NumPy, and the bound where a feature is free. Clip takes one bound
+#: for all features; these take one for each.
+_BOUNDS = {"low": ("Max", np.maximum, -np.inf), "high": ("Min", np.minimum, np.inf)}
 
 
 def linear_to_onnx(
     coef: Any,
     intercept: Any = 0.0,
     *,
+    path: str | Path | None = None,
     domains: Sequence[str] | None = None,
     low: Any = None,
     high: Any = None,
@@ -54,6 +55,8 @@ def linear_to_onnx(
         a last one for all other domains: (N + 1, p), or (N + 1, p, D) for the scores of D classes.
     intercept
         One number, or D of them; with ``domains``, of shape (N + 1,) or (N + 1, D).
+    path
+        Where to write the model as well.
     domains
         N names. The graph then has a second input: the name of each row's domain.
     low, high
@@ -106,18 +109,20 @@ def linear_to_onnx(
         b = np.broadcast_to(intercept, W.shape[1:])
         if classes is not None and W.ndim == 1:
             W, b = np.stack([-W, W], axis=1), np.stack([-b, b])
-    width = W.shape[0 if domains is None else 1]
+    count, width = (1, len(W)) if domains is None else W.shape[:2]
     given = {"low": low, "high": high, "coef": W, "intercept": b, "sharpness": None if classes is None else sharpness}
     held = {name: _rounded(name, values, width, dtype) for name, values in given.items() if values is not None}
     graph = _graph(onnx, held, None if classes is None else _labels(classes), domains, names)
-    content = _written(onnx, graph, opset, ml=domains is not None)
-    rows, places, expected, tolerance = _trial(held, single=domains is None)
+    content = _written(onnx, graph, opset)
+    rows, places, expected, tolerance = _trial(held, count=count, width=width)
     feed = {input_name: rows}
     if domains is not None:
         feed[domain_name] = np.array([*domains, "no domain of the model"], dtype=object)[places]
     found = onnx.reference.ReferenceEvaluator(content).run(None, feed)[0]
-    if found.dtype != rows.dtype or not np.allclose(found, expected, rtol=0, atol=tolerance):
+    if found.dtype != rows.dtype or not np.allclose(found, expected.reshape(found.shape), rtol=0, atol=tolerance):
         raise DataError("the exported graph and NumPy disagree, so it is not returned; scale the features")
+    if path is not None:
+        write_file(Path(path), content, example="head.onnx")
     return content
 
 
@@ -137,21 +142,22 @@ def _checked_onnx(dtype: str, names: Sequence[str], opset: int) -> Any:
 
 def _labels(classes: Any) -> Array:
     labels = np.asarray(classes)
-    if labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels):
+    if all(isinstance(label, str) for label in labels.tolist()):
         return labels.astype(object)
-    if labels.dtype.kind == "b" or (labels.dtype.kind == "f" and np.array_equal(labels, np.rint(labels))):
-        labels = labels.astype(np.int64)
-    if labels.dtype.kind not in "iuU" or (labels.dtype.kind == "u" and labels.max() > np.iinfo(np.int64).max):
+    with np.errstate(invalid="ignore"):
+        whole = labels.astype(np.int64) if labels.dtype.kind in "biuf" else None
+    if whole is None or not np.array_equal(whole, labels):
         raise DataError(f"classes holds {labels.dtype}; ONNX labels are text, or whole numbers within int64")
-    return labels.astype(object if labels.dtype.kind == "U" else np.int64)
+    return whole
 
 
 def _rounded(name: str, exact: Any, width: int, dtype: str) -> Array:
     """Finite numbers in the precision of the graph; of bounds, one for each feature."""
-    exact = np.broadcast_to(exact, width) if name in _FREE else np.asarray(exact)
+    free = _BOUNDS[name][2] if name in _BOUNDS else None
+    exact = np.asarray(exact) if free is None else np.broadcast_to(exact, width)
     with np.errstate(over="ignore"):
         rounded = np.array(exact, dtype=dtype, order="C")
-    if not np.all(np.isfinite(rounded) | (rounded == _FREE.get(name, 0.0))):
+    if not np.all(np.isfinite(rounded) | (rounded == free)):
         why = "NaN or infinite values" if not np.isfinite(exact).all() else f"values too large for {dtype}"
         raise DataError(f"{name} has {why}; the model cannot be exported so")
     return rounded
@@ -161,81 +167,73 @@ def _graph(
     onnx: Any, held: dict[str, Array], labels: Array | None, domains: Sequence[str] | None, names: dict[str, str]
 ) -> Any:
     """Chain the operators: each takes the result of the one before and a constant."""
-    helper, constants, shape = onnx.helper, dict(held), held["coef"].shape
-    kind = helper.np_dtype_to_tensor_dtype(held["coef"].dtype)
-    inputs = [helper.make_tensor_value_info(names["input"], kind, ["rows", shape[0 if domains is None else 1]])]
+    helper, constants, dtype = onnx.helper, dict(held), held["coef"].dtype
+    width, *outputs = held["coef"].shape[0 if domains is None else 1 :]
     nodes: list[Any] = []
+
+    def tensor(role: str, kind: Any, *shape: int) -> Any:
+        """An input or output of the graph; objects are texts."""
+        return helper.make_tensor_value_info(names[role], helper.np_dtype_to_tensor_dtype(kind), ["rows", *shape])
 
     def add(operator: str, *given: str, output: str = "", **attributes: Any) -> str:
         """Append a node, and return the name of its result."""
         nodes.append(helper.make_node(operator, given, [output or f"_{len(nodes)}"], **attributes))
         return str(nodes[-1].output[0])
 
-    value, own = names["input"], {name: f"_{name}" for name in held}
-    for name, (operator, _) in _BOUNDS.items():
+    value, own, inputs = names["input"], {name: f"_{name}" for name in held}, [tensor("input", dtype, width)]
+    for name, (operator, *_) in _BOUNDS.items():
         value = add(operator, value, own[name]) if name in held else value
     if domains is not None:
-        inputs.append(helper.make_tensor_value_info(names["domain"], onnx.TensorProto.STRING, ["rows"]))
+        inputs.append(tensor("domain", np.dtype(object)))
         codes: dict[str, Any] = {"keys_strings": list(domains), "values_int64s": list(range(len(domains)))}
         place = add("LabelEncoder", names["domain"], domain="ai.onnx.ml", default_int64=len(domains), **codes)
         own |= {name: add("Gather", own[name], place, axis=0) for name in held if name not in _BOUNDS}
         # Every row is a matrix of one row: each has a product with the coefficients of its own domain.
-        constants["axis"] = np.array([1], dtype=np.int64)
+        outputs = [] if labels is None else outputs
+        constants |= {"axis": np.array([1]), "shape": np.array([-1, *outputs])}
         value = add("Unsqueeze", value, "_axis")
     value = add("Add", add("MatMul", value, own["coef"]), own["intercept"])
     if domains is not None:
-        value = add("Squeeze", value, "_axis")
+        value = add("Reshape", value, "_shape")
     if labels is None:
-        if domains is not None:
-            add("Squeeze", value, "_axis")
         nodes[-1].output[0] = names["output"]
-        dimensions = ["rows", *(shape[1:] if domains is None else ())]
-        outputs = [helper.make_tensor_value_info(names["output"], kind, dimensions)]
     else:
         constants["classes"] = labels
         value = add("Mul", value, own["sharpness"])
         add("Softmax", value, output=names["output"], axis=1)
         add("Gather", "_classes", add("ArgMax", value, axis=1, keepdims=0), output=names["label"])
-        stored = onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
-        outputs = [helper.make_tensor_value_info(names["output"], kind, ["rows", len(labels)])]
-        outputs.append(helper.make_tensor_value_info(names["label"], stored, ["rows"]))
+    results = [tensor("output", dtype, *outputs), *([] if labels is None else [tensor("label", labels.dtype)])]
     tensors = [onnx.numpy_helper.from_array(array, f"_{name}") for name, array in constants.items()]
-    return helper.make_graph(nodes, "linear_model", inputs, outputs, initializer=tensors)
+    return helper.make_graph(nodes, "linear_model", inputs, results, initializer=tensors)
 
 
-def _written(onnx: Any, graph: Any, opset: int, *, ml: bool) -> bytes:
-    """The checked model with this graph; ``ml`` where it has operators for classical models."""
-    helper = onnx.helper
+def _written(onnx: Any, graph: Any, opset: int) -> bytes:
+    """The checked model with this graph."""
+    helper, newest = onnx.helper, {"": opset, "ai.onnx.ml": 2}
+    versions = [helper.make_opsetid(name, newest[name]) for name in sorted({node.domain for node in graph.node})]
     # The oldest file format with these operators; a newer one would exclude older runtimes without need.
-    versions = [helper.make_opsetid("", opset), *([helper.make_opsetid("ai.onnx.ml", 2)] if ml else [])]
     made = {"opset_imports": versions, "ir_version": helper.find_min_ir_version_for(versions)}
     model = helper.make_model(graph, producer_name="mixtune", producer_version=__version__, **made)
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
 
 
-def _trial(held: dict[str, Array], *, single: bool) -> tuple[Array, Array, Array, float]:
-    """Rows for a test, the places of their domains, the results of NumPy, and the tolerance of the graph."""
-    coef = held["coef"]
-    places = np.arange(4) if single else np.linspace(0, len(coef) - 1, min(len(coef), 50)).astype(np.int64)
-    waves = np.sin(np.arange(float(len(places) * coef.shape[0 if single else 1]))).reshape(len(places), -1)
+def _trial(held: dict[str, Array], *, count: int, width: int) -> tuple[Array, Array, Array, float]:
+    """Rows for a test, the places of their models, the results of NumPy, and the tolerance of the graph."""
+    places = np.linspace(0, count - 1, min(max(count, 4), 50)).astype(np.int64)
+    waves = np.sin(np.arange(float(len(places) * width))).reshape(len(places), -1)
     # Some rows on both sides of each bound, so that they are as large as what the bounds let through.
-    near = [np.where(np.isfinite(held[name]), held[name], 0.0) for name in _FREE if name in held]
+    near = [np.where(np.isfinite(held[name]), held[name], 0.0) for name in _BOUNDS if name in held]
     rows = np.concatenate([waves, *(bound + np.maximum(np.abs(bound), 1.0) * waves for bound in near)])
-    rows, places = rows.astype(coef.dtype), np.tile(places, 1 + len(near))
-    own = {name: held[name] if single else held[name][places] for name in held if name not in _FREE}
-
-    def product(X: Array, W: Array) -> Array:
-        return X @ W if single else (X[:, None] @ W)[:, 0]
-
-    value = rows
-    for name, (_, bound) in _BOUNDS.items():
+    value = rows = rows.astype(held["coef"].dtype)
+    places = np.tile(places, 1 + len(near))
+    W, b = (held[name].reshape(count, size, -1)[places] for name, size in (("coef", width), ("intercept", 1)))
+    for name, (_, bound, _) in _BOUNDS.items():
         value = bound(value, held[name]) if name in held else value
-    value = product(value, own["coef"]) + (own["intercept"] if single else own["intercept"][:, 0])
-    size = np.max(product(np.abs(rows) + 1.0, np.abs(own["coef"])))
-    if "sharpness" in own:
-        size *= max(1.0, float(np.max(own["sharpness"])))
-        value = scipy.special.softmax(own["sharpness"] * value, axis=1)
-    elif not single:
-        value = value[:, 0]
-    return rows, places, value, float(1e3 * np.finfo(coef.dtype).eps * (size + np.max(np.abs(value))))
+    value = (value[:, None] @ W + b)[:, 0]
+    size = np.max((np.abs(rows) + 1.0)[:, None] @ np.abs(W))
+    if "sharpness" in held:
+        sharpness = held["sharpness"].reshape(count, 1)[places]
+        size *= max(1.0, float(np.max(sharpness)))
+        value = scipy.special.softmax(sharpness * value, axis=1)
+    return rows, places, value, float(1e3 * np.finfo(rows.dtype).eps * (size + np.max(np.abs(value))))

@@ -23,7 +23,7 @@ from mixtune.estimators._base import (
     transport_distances,
 )
 from mixtune.estimators._inputs import as_sources, check_focal_name, encoded_sources
-from mixtune.estimators._saving import STORED_WEIGHTS, savable
+from mixtune.estimators._saving import savable
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED, Comparison, TransferGain, transfer_gain
@@ -135,7 +135,6 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     2.0
     """
 
-    _stored_types: ClassVar[Mapping[str, Any]] = STORED_WEIGHTS
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "distances_", "effective_ridge_", "stopped_at_", "bound_gain_", "_state", "_held"),
     )
@@ -148,7 +147,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     stopped_at_: int | None = None  # models of older files have none
     bound_gain_: float | None
     _state: fits.State
-    _solution: RegretSolution | None
+    _solution: RegretSolution | None = None
     _held: fits.Held
     _found: tuple[fits.State, dict[str, Comparison]] | None = None
 
@@ -222,7 +221,6 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
         """
         if not hasattr(self, "coef_"):
             return self.fit(X, y, sample_weight, sources=sources)
-        fits.check_map(self.feature_map)
         self._check_parameters()
         self._check_moments_suffice()
         check_both(X, y)
@@ -277,10 +275,6 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
                 f"weights={self.weights!r} compares rows, which a fitted model no longer holds; call fit with all "
                 "rows that are to be used, or set weights to 'predictive' or 'equal'"
             )
-
-    def _set_stored(self, values: dict[str, Any]) -> None:
-        super()._set_stored(values)
-        self._solution = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

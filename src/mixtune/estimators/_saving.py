@@ -5,7 +5,7 @@ registered here with :func:`savable`; nothing in the file is ever run.
 """
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,20 +15,9 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune import moments, weights
-from mixtune._files import Arrays, read_model, write_file, write_model
+from mixtune import _registry, moments, weights
+from mixtune._files import Arrays, read_model, write_model
 from mixtune._messages import quoted
-from mixtune._registry import (
-    Reader,
-    Writer,
-    arrays_below,
-    building,
-    check_array,
-    joined_arrays,
-    name_of,
-    register,
-    storable,
-)
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import from_spec, given_spec, to_spec
@@ -41,48 +30,35 @@ LATER = {
     "MultiDomainClassifier": "mixtune.estimators._multi_classifier",
     "MultiDomainRegressor": "mixtune.estimators._multi_domain",
 }
-#: The arrays of a fitted regressor, by attribute. Letters stand for their shape: p features, N domains, n focal rows, d
+#: The arrays of a fitted regressor, by their form. Letters stand for the shape: p features, N domains, n focal rows, d
 #: outputs, D the same but nothing for a single target, others for any number. After the shape, "+" stands for positive
 #: numbers, "0" for numbers that are not negative, "~" for numbers that may be infinite, "i" for counts from 1 on and
-#: "b" for booleans.
+#: "b" for booleans. The first array of n rows says how many these are.
+_DISTANCES = ("_distances", "distances_")
 _ARRAYS = {
-    "coef_": "pD",
-    "heads_": "NpD",
-    "head_intercepts_": "ND",
-    "_low": "p",
-    "_high": "p",
-    "_scaling.shift": "p",
-    "_scaling.scale": "p+",
-    "_scaling.target_shift": "D",
-    "_uncertainty.left_out.predictions": "nd~",
-    "_uncertainty.left_out.residuals": "nd~",
-    "_uncertainty.left_out.spreads": "n+",
-    "_uncertainty.left_out.sample_weight": "n+",
-    "_rival_residuals": "mnd~",
-    "_uncertainty.posterior.center": "p",
-    "_uncertainty.posterior.factor": "pk",
-    "_uncertainty.posterior.basis": "pj",
-    **{f"{place}.values": "N0" for place in ("weights_", "_distances", "distances_")},
-    **{f"{place}.scores": "N~" for place in ("weights_", "_distances", "distances_")},
-    **{f"{place}.relevance": "N~" for place in ("_distances", "distances_")},
-    **{f"{place}.admitted": "Nb" for place in ("_distances", "distances_")},
-    **{f"{place}.counts": "Ni" for place in ("_distances", "distances_")},
-    "candidates_.weights": "N",
-    "ridge_path_.ridges": "r~",
-    "ridge_path_.loo_errors": "r~",
-    "_state.focal.X": "np",
-    "_state.focal.y": "nD",
-    "_state.focal.sample_weight": "n+",
-    "_held.heads": "NpD",
-    "_held.start": "NpD",
-    "_held.reference": "NpD",
+    "pD": ["coef_"],
+    "NpD": ["heads_", "_held.heads", "_held.start", "_held.reference"],
+    "ND": ["head_intercepts_"],
+    "p": ["_low", "_high", "_scaling.shift", "_uncertainty.posterior.center"],
+    "p+": ["_scaling.scale"],
+    "D": ["_scaling.target_shift"],
+    "nd~": ["_uncertainty.left_out.predictions", "_uncertainty.left_out.residuals"],
+    "n+": ["_uncertainty.left_out.spreads", "_uncertainty.left_out.sample_weight", "_state.focal.sample_weight"],
+    "mnd~": ["_rival_residuals"],
+    "pk": ["_uncertainty.posterior.factor"],
+    "pj": ["_uncertainty.posterior.basis"],
+    "N0": [f"{place}.values" for place in ("weights_", *_DISTANCES)],
+    "N~": [f"{place}.scores" for place in ("weights_", *_DISTANCES)] + [f"{place}.relevance" for place in _DISTANCES],
+    "Nb": [f"{place}.admitted" for place in _DISTANCES],
+    "Ni": [f"{place}.counts" for place in _DISTANCES],
+    "N": ["candidates_.weights"],
+    "r~": ["ridge_path_.ridges", "ridge_path_.loo_errors"],
+    "np": ["_state.focal.X"],
+    "nD": ["_state.focal.y"],
 }
 #: More rows than this, each counting as its sample weight, have no square in float64.
 _HEAVIEST = 1e150
 _ADVICE = ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
-
-#: What the attributes of weights are in a file.
-STORED_WEIGHTS = dict.fromkeys(("weights_", "_distances", "distances_"), weights.DomainWeights | None)
 
 E = TypeVar("E", bound="Savable")
 
@@ -95,8 +71,8 @@ class Savable:
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ()
-    #: What some of them are; arrays are checked by themselves.
-    _stored_types: ClassVar[Mapping[str, Any]] = {}
+    #: What some of them must be in a file; arrays are checked by themselves.
+    _stored_types: ClassVar[dict[str, Any]] = {}
 
     def save(
         self, path: str | Path, *, store_feature_map: bool = True, metadata: Mapping[str, Any] | None = None
@@ -134,7 +110,7 @@ class Savable:
         array([7.])
         """
         check_is_fitted(self)
-        if name_of("estimator", self) is None:
+        if _registry.name_of("estimator", self) is None:
             raise ParameterError(
                 f"{type(self).__name__} cannot be saved: a file names its estimator, and only registered names are "
                 "loaded; decorate the class with mixtune.estimators.savable"
@@ -144,7 +120,7 @@ class Savable:
         feature_map = fitted_map(self)
         store = to_spec if store_feature_map or feature_map is None else given_spec
         map_spec, map_arrays = store(feature_map)
-        writer = Writer(feature_map, advice={"settings.weights": _ADVICE})
+        writer = _registry.Writer(feature_map, advice={"settings.weights": _ADVICE})
         versions = {"mixtune": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
         spec = {
             "spec_version": SPEC_VERSION,
@@ -153,7 +129,7 @@ class Savable:
             "created_with": {**versions, "python": platform.python_version()},
             "metadata": dict(metadata or {}),
         }
-        return write_model(path, spec, joined_arrays({"feature_map": map_arrays, "model": writer.arrays}))
+        return write_model(path, spec, _registry.joined_arrays({"feature_map": map_arrays, "model": writer.arrays}))
 
     @classmethod
     def _stored_names(cls) -> list[str]:
@@ -165,9 +141,37 @@ class Savable:
         """Fitted attributes by name, as they go into the file."""
         return {name: getattr(self, name) for name in self._stored_names() if hasattr(self, name)}
 
-    def _check_loaded(self, width: int) -> None:
-        """Refuse arrays from a file that do not fit each other or the ``width`` features."""
-        check_arrays(self, width)
+    def _check_loaded(self: Any, width: int) -> None:
+        """Refuse a regressor whose arrays do not fit each other or its ``width`` features, or hold impossible numbers.
+
+        Everything that predictions, intervals and reports compute with is checked here, once.
+        """
+        _registry.check_array("coef_", self.coef_, (width, *self.coef_.shape[1:2]))
+        outputs = self.coef_.shape[1:]
+        sizes = {"p": width, "N": len(self.domain_names_), "d": outputs[0] if outputs else 1}
+        placed = ((place, code) for code, places in _ARRAYS.items() for place in places)
+        for place, code in placed:
+            found = [self]
+            for step in place.split("."):
+                # What stands there may be a tuple, and then each member counts.
+                members = [each for value in found for each in (value if type(value) is tuple else [value])]
+                found = [part for each in members if (part := getattr(each, step, None)) is not None]
+            for array in found:
+                shape: list[int] = []
+                for position, letter in enumerate(filter(str.isalpha, code.rstrip("ib"))):
+                    if letter != "D" and letter not in sizes:
+                        sizes[letter] = array.shape[position] if np.ndim(array) > position else 0
+                    shape += outputs if letter == "D" else [sizes[letter]]
+                least = {"+": np.nextafter(0.0, 1.0), "0": 0.0, "i": 1.0}.get(code[-1], -np.inf)
+                kind = code[-1] if code[-1] in "ib" else "f"
+                _registry.check_array(place, array, tuple(shape), kind=kind, least=least, limits=code[-1] != "~")
+        _registry.check_array("intercept_", np.asarray(self.intercept_), outputs)
+        shares, rows = getattr(self, "weights_", None), self._uncertainty.left_out.sample_weight
+        if shares is not None and abs(float(np.sum(shares.values)) - 1.0) > 1e-6:
+            raise DataError("the file holds weights of domains that do not add up to 1; save the model again")
+        totals = [m.gram[-1, -1] for m in getattr(getattr(self, "_state", None), "moments", ()) if m.rows is None]
+        if not all(0 < total < _HEAVIEST for total in (np.sum(np.minimum(rows, _HEAVIEST)), *totals)):
+            raise DataError("the file holds domains without rows, or of too many; save the model again")
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         """Take over what :meth:`_get_stored` gave."""
@@ -192,7 +196,7 @@ def savable(cls: type[E]) -> type[E]:
     ...         self.n_rows_ = len(y)
     ...         return super().fit(X, y, sample_weight, sources=sources)
     """
-    register("estimator", cls.__name__, cls, _take_apart, partial(_build, cls))
+    _registry.register("estimator", cls.__name__, cls, _take_apart, partial(_build, cls))
     return cls
 
 
@@ -221,50 +225,12 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
     if unknown := sorted(set(fitted) - set(cls._stored_names())):
         raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
     for name, kind in cls._stored_types.items():
-        if name in fitted and not isinstance(fitted[name], kind):
-            raise DataError(
-                f'the file holds "{name}" as {type(fitted[name]).__name__}, not as a fit gives it; save it again'
-            )
+        if not isinstance(found := fitted.get(name), kind):
+            raise DataError(f'the file holds "{name}" as {type(found).__name__}, not as a fit makes it; save it again')
     model = cls(**{"feature_map": feature_map, **settings})
     model._made_map = feature_map if "feature_map" in settings else None
     model._set_stored(fitted)
     return model
-
-
-def check_arrays(model: Any, width: int) -> None:
-    """Refuse a regressor whose arrays do not fit each other or its ``width`` features, or hold impossible numbers.
-
-    Everything that predictions, intervals and reports compute with is checked here, once.
-    """
-    check_array("coef_", model.coef_, (width, *model.coef_.shape[1:2]))
-    outputs = model.coef_.shape[1:]
-    sizes = {"p": width, "N": len(model.domain_names_), "d": outputs[0] if outputs else 1}
-    for place, code in _ARRAYS.items():
-        for array in _arrays_at(model, place.split(".")):
-            shape: list[int] = []
-            for position, letter in enumerate(filter(str.isalpha, code.rstrip("ib"))):
-                if letter != "D" and letter not in sizes:
-                    sizes[letter] = array.shape[position] if np.ndim(array) > position else 0
-                shape += outputs if letter == "D" else [sizes[letter]]
-            least = {"+": np.nextafter(0.0, 1.0), "0": 0.0, "i": 1.0}.get(code[-1], -np.inf)
-            kind = code[-1] if code[-1] in "ib" else "f"
-            check_array(place, array, tuple(shape), kind=kind, least=least, limits=code[-1] != "~")
-    check_array("intercept_", np.asarray(model.intercept_), outputs)
-    shares, rows = getattr(model, "weights_", None), model._uncertainty.left_out.sample_weight
-    if shares is not None and abs(float(np.sum(shares.values)) - 1.0) > 1e-6:
-        raise DataError("the file holds weights of domains that do not add up to 1; save the model again")
-    totals = [m.gram[-1, -1] for m in getattr(getattr(model, "_state", None), "moments", ()) if m.rows is None]
-    if not all(0 < total < _HEAVIEST for total in (np.sum(np.minimum(rows, _HEAVIEST)), *totals)):
-        raise DataError("the file holds domains without rows, or of too many; save the model again")
-
-
-def _arrays_at(value: Any, steps: Sequence[str]) -> Iterator[Any]:
-    """What stands at a place: one array, one of each member of a tuple, or none."""
-    if value is None or not steps:
-        yield from () if value is None else [value]
-        return
-    for each in value if type(value) is tuple else [value]:
-        yield from _arrays_at(getattr(each, steps[0], None), steps[1:])
 
 
 def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
@@ -301,13 +267,13 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     spec, arrays = _read(path)
     if (name := spec["estimator"]["name"]) in LATER:
         import_module(LATER[name])
-    map_arrays = arrays_below(arrays, "feature_map")
+    map_arrays = _registry.arrays_below(arrays, "feature_map")
     built_map = from_spec(spec["feature_map"], map_arrays, networks=networks, feature_map=feature_map)
-    model = Reader(arrays_below(arrays, "model"), built_map).read(spec["estimator"])
+    model = _registry.Reader(_registry.arrays_below(arrays, "model"), built_map).read(spec["estimator"])
     if not isinstance(model, Savable) or not isinstance(getattr(model, "coef_", None), np.ndarray):
         raise DataError(f"{path} holds no fitted estimator; save the model again")
     regressor: Any = getattr(model, "regressor_", model)
-    with building("the model"):
+    with _registry.building("the model"):
         made = fitted_map(regressor)
         regressor._check_loaded(regressor.n_features_in_ if made is None else made.n_features_out)
     return model
@@ -351,13 +317,6 @@ def read_info(path: str | Path) -> SavedInfo:
     return SavedInfo(spec["estimator"]["name"], spec["feature_map"]["kind"], spec["created_with"], spec["metadata"])
 
 
-def write_bytes(path: str | Path | None, content: bytes) -> bytes:
-    """Write ``content`` whole or not at all, where there is a path, and return it."""
-    if path is not None:
-        write_file(Path(path), content, example="head.onnx")
-    return content
-
-
 def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     spec, arrays = read_model(path)
     version = spec.get("spec_version")
@@ -381,4 +340,4 @@ _VALUES: list[type] = [moments.Rows, moments.Scaling, moments.LeaveOneOut, momen
 _VALUES += [weights.EqualWeights, weights.GivenWeights, weights.PredictiveWeights, weights.WassersteinWeights]
 _VALUES += [weights.DomainWeights, weights.TransportWeights, transport.TransportDistance, transport.Diameter]
 for _cls in _VALUES:
-    storable(_cls)
+    _registry.storable(_cls)

@@ -29,11 +29,8 @@ class _Supplied:
     used: list[str] = field(default_factory=list)
 
 
-@dataclass
 class _Outside:
-    """Stands for a map that is not in the file."""
-
-    feature_map: FeatureMap
+    """Stands for the class of a map that is not in the file."""
 
 
 def to_spec(feature_map: Any) -> Spec:
@@ -122,7 +119,8 @@ def given_spec(feature_map: Any) -> Spec:
     """
     if not isinstance(feature_map, FeatureMap):
         raise ParameterError(f"a {type(feature_map).__name__} is no feature map: it needs transform and n_features_out")
-    return to_spec(_Outside(feature_map))
+    settings = {"type": type(feature_map).__name__, "n_features_out": int(feature_map.n_features_out)}
+    return _spec("given", settings, {} if (features := probe(feature_map)) is None else {"probe": features})
 
 
 def register_feature_map(
@@ -187,7 +185,10 @@ def _write(feature_map: Any, networks: list[str]) -> Spec:
             f"a feature map of class {cls} cannot be saved; tell how with register_feature_map(kind, {cls}, write=..., "
             "read=...), or save the model without its map and hand the map over again with load(path, feature_map=...)"
         )
-    settings, arrays = entry_named("feature map", kind).write(feature_map, networks)
+    return _spec(kind, *entry_named("feature map", kind).write(feature_map, networks))
+
+
+def _spec(kind: str, settings: Mapping[str, Any], arrays: Mapping[str, Any]) -> Spec:
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     return {"kind": kind, "settings": plain_spec(settings), "sha256": array_digest(arrays)}, arrays
 
@@ -202,12 +203,6 @@ def _read(spec: Any, arrays: Mapping[str, Any], supplied: _Supplied) -> Any:
     # A ParameterError is about what the user supplied, and anything else about the file.
     with building(f'the feature map of kind "{kind}"', ParameterError):
         return entry.read(dict(settings), dict(arrays), supplied)
-
-
-def _write_outside(outside: _Outside, networks: list[str]) -> Spec:
-    feature_map = outside.feature_map
-    settings = {"type": type(feature_map).__name__, "n_features_out": int(feature_map.n_features_out)}
-    return settings, {} if (features := probe(feature_map)) is None else {"probe": features}
 
 
 def _read_outside(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Any:
@@ -253,4 +248,4 @@ register("feature map", "concatenate", Concatenate, _write_parts, _read_parts)
 _register_wrapper("clipped", Clipped, "low", "high")
 _register_wrapper("scaled", Scaled, "shift", "scale")
 _register_wrapper("projected", Projected, "shift", "basis")
-register("feature map", "given", _Outside, _write_outside, _read_outside)
+register("feature map", "given", _Outside, given_spec, _read_outside)
