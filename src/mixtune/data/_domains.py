@@ -19,7 +19,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 
 from mixtune._array import Array, Floats, Integers, check_unmasked, to_numpy
-from mixtune._checks import check_whole
+from mixtune._checks import check_whole, import_extra
 from mixtune._messages import counted, nearest, quoted, setting
 from mixtune.data._csv_files import CsvFormat
 from mixtune.data._domain import Domain, check_alike, check_pair, column_difference
@@ -463,6 +463,17 @@ def arrange_columns(X: Array, columns: Sequence[str], wanted: Sequence[str], who
     except ImportError:
         return rows
     return pandas.DataFrame(rows, columns=list(wanted))
+
+
+def frame_of(columns: Mapping[str, Any]) -> Any:
+    """A pandas frame of columns by name.
+
+    Examples
+    --------
+    >>> frame_of({"x": [1.0, 2.0]}).shape
+    (2, 1)
+    """
+    return import_extra("pandas", "data", "a frame of results").DataFrame(dict(columns))
 
 
 def check_single_file(files: Sequence[Path], domain: str) -> None:

@@ -26,8 +26,7 @@ from mixtune.data import _parse_column as parse
 from mixtune.data._csv_files import CsvFormat
 from mixtune.data._embeddings import EmbeddedColumn
 from mixtune.data._parse_column import Cells, Fault, Written
-from mixtune.data._records import object_table
-from mixtune.data._tables import Table, unusable_columns
+from mixtune.data._tables import Table, object_table, unusable_columns
 from mixtune.errors import DataError
 
 #: The level that stands for missing texts, and the one that stands for rare and for new texts.

@@ -28,8 +28,7 @@ from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
 from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase
 from mixtune.data._readers import as_paths, file_label, read_file, shown_path
-from mixtune.data._records import object_table
-from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table
+from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table, object_table
 from mixtune.errors import DataError, MixtuneError, ParameterError
 
 _MOST_DOMAINS = 10_000
