@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
-from mixtune._messages import Note, counted, nearest, quoted, setting
+from mixtune._messages import Note, nearest, quoted, setting
 from mixtune.data import _parse_column as parse
 from mixtune.data._csv_files import CsvFormat
 from mixtune.data._embeddings import EmbeddedColumn
@@ -31,8 +31,7 @@ from mixtune.errors import DataError
 
 #: The level that stands for missing texts, and the one that stands for rare and for new texts.
 MISSING, OTHER = "(missing)", "(other)"
-#: What becomes of dates, in this order; the days are those since the first day in training.
-DATE_PARTS = ("year", "month", "weekday", "hour", "days")
+
 
 #: The most numbers that one cell may become; a forged file could otherwise ask for any amount of memory.
 _WIDEST = 100_000
@@ -216,35 +215,13 @@ class DateColumn:
         if missing.any():
             seconds = round(86400 * (self.median or 0.0))
             days = np.where(missing, np.datetime64(self.origin, "s") + np.timedelta64(seconds, "s"), days)
-        values = date_parts(days, self.origin)
+        values = parse.date_parts(days, self.origin)
         for place, part in enumerate(self.parts):
             block[:, place] = values[part]
         if self.indicator:
             block[:, -1] = missing
             return []
         return _first_missing(self.name, missing, "filled with the median date")
-
-
-def date_parts(days: Any, origin: str) -> dict[str, Floats]:
-    """What dates without missing ones become, by the names of :data:`DATE_PARTS`.
-
-    Examples
-    --------
-    >>> parts = date_parts(np.array(["2024-02-29T18:30"], dtype="datetime64[s]"), "2024-01-01")
-    >>> {name: values.tolist() for name, values in parts.items()}
-    {'year': [2024.0], 'month': [2.0], 'weekday': [3.0], 'hour': [18.5], 'days': [59.770833333333336]}
-    """
-    since = (days - np.datetime64(origin, "s")) / np.timedelta64(1, "D")
-    whole = days.astype("datetime64[D]")
-    months = days.astype("datetime64[M]").astype(np.int64)
-    return {
-        "year": 1970.0 + months // 12,
-        "month": 1.0 + months % 12,
-        # The first of January 1970 was a Thursday.
-        "weekday": (whole.astype(np.int64) + 3.0) % 7,
-        "hour": (days - whole) / np.timedelta64(1, "h"),
-        "days": since,
-    }
 
 
 def _read_as(wanted: str, column: Any, written: Written | None, *, markers: bool) -> Cells | Fault:
@@ -257,17 +234,9 @@ def _read_as(wanted: str, column: Any, written: Written | None, *, markers: bool
         return cells
     if kind != "text":
         return Fault(f"holds {kind}, and held {wanted} in training", f"write {wanted}")
-    text, row = first_text(cells)
+    text, row = parse.first_text(cells)
     finding = f'holds text (the first is "{text}" in data row {row}), and held {wanted} in training'
     return Fault(finding, f"write it as {wanted}")
-
-
-def first_text(texts: Any) -> tuple[str, int]:
-    """The first text that is not a number, or else the first text, and its row."""
-    valid = pc.is_valid(texts)
-    odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
-    row = pc.index(odd if pc.any(odd).as_py() else valid, True).as_py()
-    return texts[row].as_py(), row + 1
 
 
 def _first_missing(column: str, missing: Booleans, fate: str) -> list[Note]:
@@ -437,7 +406,7 @@ class TableEncoder:
             if isinstance(cells, Fault):
                 faults[column.name] = cells._replace(remedy=fill) if fill and cells.fillable else cells
             else:
-                notes += odd_notes(column.name, parse.odd_texts(table.column(column.name), cells))
+                notes += parse.odd_notes(column.name, parse.odd_texts(table.column(column.name), cells))
                 notes += column.encode(cells, X[:, start:stop])
             start = stop
         if faults:
@@ -516,7 +485,7 @@ _RANGES: dict[str, Any] = {
     "levels": lambda levels: len(levels) > 1,
     "content": lambda content: content in ("text", "images"),
     "width": lambda width: 0 < width <= _WIDEST,
-    "parts": lambda parts: set(parts) <= set(DATE_PARTS),
+    "parts": lambda parts: set(parts) <= set(parse.DATE_PARTS),
     "unit": lambda unit: unit is None or 0 < len(unit) <= _LONGEST_UNIT,
     "decimal": lambda mark: mark in (None, ".", ",", ":"),
     "dates": lambda written: written is None or written in parse.DATE_FORMATS,
@@ -540,20 +509,6 @@ def _rebuild(cls: Any, spec: Mapping[str, Any], **known: Any) -> Any:
             raise _damaged(f"{name!r} is {value!r}")
         known[name] = tuple(value) if isinstance(value, list) else value
     return cls(**known)
-
-
-def odd_notes(name: str, odd: Sequence[str]) -> list[Note]:
-    """Say which texts of a column of numbers or dates count as missing.
-
-    Examples
-    --------
-    >>> odd_notes("rooms", ["many", "few", "many"])
-    ['column "rooms" has 3 texts among its values ("many", "few"), which count as missing']
-    """
-    shown, count = quoted(list(dict.fromkeys(odd))), counted((len(odd), "text"))
-    template = 'column "{column}" has {count} among its values ({texts}), which {counts} as missing'
-    counts = "counts" if len(odd) == 1 else "count"
-    return [Note("odd-texts", template, column=name, count=count, texts=shown, counts=counts)] if odd else []
 
 
 def _damaged(what: str) -> DataError:

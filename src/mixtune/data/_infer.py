@@ -21,19 +21,7 @@ from mixtune._array import Booleans, Floats
 from mixtune._messages import Note, Wording, quoted, setting
 from mixtune.data import _parse_column as parse
 from mixtune.data._embeddings import embedded_column
-from mixtune.data._encoder import (
-    DATE_PARTS,
-    MISSING,
-    OTHER,
-    DateColumn,
-    InputColumn,
-    LevelColumn,
-    NumberColumn,
-    TargetColumn,
-    date_parts,
-    first_text,
-    odd_notes,
-)
+from mixtune.data._encoder import MISSING, OTHER, DateColumn, InputColumn, LevelColumn, NumberColumn, TargetColumn
 from mixtune.data._parse_column import Cells, Fault, Written
 from mixtune.data._tables import Table, unusable_columns
 from mixtune.errors import DataError
@@ -198,10 +186,10 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
     days = np.concatenate(known)
     days = days[~np.isnat(days)]
     origin = str(days.min().astype("datetime64[D]"))
-    values = date_parts(days, origin)
+    values = parse.date_parts(days, origin)
     # Dates that only name a month fall on its first day, whatever weekday that is.
     monthly = bool(np.all(days == days.astype("datetime64[M]")))
-    varied = (part for part in DATE_PARTS if values[part].min() < values[part].max())
+    varied = (part for part in parse.DATE_PARTS if values[part].min() < values[part].max())
     parts = tuple(part for part in varied if not (monthly and part == "weekday"))
     if not parts:
         return _Found(None, [left_out(name, f"is {origin} in every row")])
@@ -351,7 +339,7 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
     if written.decimal == ":":
         notes.append(Note("hours", 'the times in column "{column}" are read as hours', column=name))
     odd = [text for column, values in zip(raw, cells) for text in parse.odd_texts(column, values)]
-    return notes + odd_notes(name, odd)
+    return notes + parse.odd_notes(name, odd)
 
 
 def _read_target(parts: Sequence[Part], name: str, *, kind: str, drop: bool) -> _Read:
@@ -364,7 +352,7 @@ def _read_target(parts: Sequence[Part], name: str, *, kind: str, drop: bool) -> 
         fault = cells if isinstance(cells, Fault) else None
         if kind == "number" and parse.is_texts(cells):
             remedy = parse.phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
-            fault = Fault(f'holds text (such as "{first_text(cells)[0]}")', remedy)
+            fault = Fault(f'holds text (such as "{parse.first_text(cells)[0]}")', remedy)
         if parse.is_dates(cells):
             fault = Fault("holds dates or times", "name a target of numbers or of classes, or turn dates into numbers")
         if fault is not None:
@@ -384,7 +372,7 @@ def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: W
     where = f'column "{name}" holds {kind} in {here} and {its} in {there}'
     hint: Any = ""
     if parse.is_texts(cells):
-        value, row = first_text(cells)
+        value, row = parse.first_text(cells)
         where = f'{where} (the first is "{value}" in data row {row})'
         hint = parse.phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in parse.MARKERS else ""
     advice = "{hint}write it in the same way everywhere, or read it as text everywhere with {fix}"

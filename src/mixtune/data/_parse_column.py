@@ -12,6 +12,7 @@ rows in the same way. What does not fit the rule counts as missing, and is repor
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
-from mixtune._messages import Message, Wording, setting
+from mixtune._messages import Message, Note, Wording, counted, quoted, setting
 from mixtune.errors import DataError
 
 #: A ``pyarrow.LargeStringArray`` of stripped texts, null where a value is missing.
@@ -111,6 +112,14 @@ def is_missing(cells: Cells, n_rows: int) -> Booleans:
     if isinstance(cells, np.ndarray):
         return np.isnat(cells) if is_dates(cells) else np.isnan(cells)
     return np.asarray(cells.is_null())
+
+
+def first_text(texts: Any) -> tuple[str, int]:
+    """The first text that is not a number, or else the first text, and its row."""
+    valid = pc.is_valid(texts)
+    odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
+    row = pc.index(odd if pc.any(odd).as_py() else valid, True).as_py()
+    return texts[row].as_py(), row + 1
 
 
 def count_flags(flags: Booleans, noun: str, mark: str = "") -> str:
@@ -332,6 +341,20 @@ def odd_texts(column: Any, cells: Cells) -> list[str]:
     return [text for text in odd if text.lower() not in _MARKER_WORDS]
 
 
+def odd_notes(name: str, odd: Sequence[str]) -> list[Note]:
+    """Say which texts of a column of numbers or dates count as missing.
+
+    Examples
+    --------
+    >>> odd_notes("rooms", ["many", "few", "many"])
+    ['column "rooms" has 3 texts among its values ("many", "few"), which count as missing']
+    """
+    shown, count = quoted(list(dict.fromkeys(odd))), counted((len(odd), "text"))
+    template = 'column "{column}" has {count} among its values ({texts}), which {counts} as missing'
+    counts = "counts" if len(odd) == 1 else "count"
+    return [Note("odd-texts", template, column=name, count=count, texts=shown, counts=counts)] if odd else []
+
+
 def _exact(texts: Texts, written: Written) -> Cells | Fault:
     """Read numbers or dates that are written as text; long whole numbers are refused, since they would be rounded."""
     found = inexact_integer(texts) if written.dates is None else None
@@ -422,6 +445,8 @@ _DAYS = (
     *("%d %b %Y", "%d-%b-%Y", "%d %b %y", "%d-%b-%y", "%b %d, %Y", "%b %d %Y", "%b %Y", "%b-%Y", "%b-%y"),
     *("%Y-%m", "%Y/%m", "%m/%Y"),
 )
+#: What becomes of dates, in this order; the days are those since the first day in training.
+DATE_PARTS = ("year", "month", "weekday", "hour", "days")
 _CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
 #: The formats of dates that are known.
 DATE_FORMATS = tuple(day + clock for day in _DAYS for clock in _CLOCKS)
@@ -492,6 +517,28 @@ class Written:
         for code, name in {**names, "%M": "minute", "%S": "second", "%p": "AM/PM"}.items():
             words = words.replace(code, name)
         return words
+
+
+def date_parts(days: Any, origin: str) -> dict[str, Floats]:
+    """What dates without missing ones become, by the names of :data:`DATE_PARTS`.
+
+    Examples
+    --------
+    >>> parts = date_parts(np.array(["2024-02-29T18:30"], dtype="datetime64[s]"), "2024-01-01")
+    >>> {name: values.tolist() for name, values in parts.items()}
+    {'year': [2024.0], 'month': [2.0], 'weekday': [3.0], 'hour': [18.5], 'days': [59.770833333333336]}
+    """
+    since = (days - np.datetime64(origin, "s")) / np.timedelta64(1, "D")
+    whole = days.astype("datetime64[D]")
+    months = days.astype("datetime64[M]").astype(np.int64)
+    return {
+        "year": 1970.0 + months // 12,
+        "month": 1.0 + months % 12,
+        # The first of January 1970 was a Thursday.
+        "weekday": (whole.astype(np.int64) + 3.0) % 7,
+        "hour": (days - whole) / np.timedelta64(1, "h"),
+        "days": since,
+    }
 
 
 def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
