@@ -58,16 +58,9 @@ def compare(
 
     mixtune compare focal.csv others/*.csv --target y --repeats 5 --out results.csv
     """
+    import mixtune.estimators as estimators
     from mixtune._array import one_thread_if_small
     from mixtune.data import read_training
-    from mixtune.estimators import (
-        MultiDomainClassifier,
-        MultiDomainRegressor,
-        compare_every,
-        compare_nested,
-        new_model,
-        rivals,
-    )
     from mixtune.report import write_csv
     from mixtune.report.verdict import compared_sentence
     from mixtune.selection import MIXTUNE
@@ -85,17 +78,17 @@ def compare(
     settings = {"folds": folds, "repeats": repeats, "seed": seed}
     total = sum(each.n_rows for each in read.domains) if every else read.domains.focal_domain.n_rows
     cuts = min(folds, total)
-    model = new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
-    methods = rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
+    model = estimators.new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
+    methods = estimators.rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
     small = one_thread_if_small(each.X for each in read.domains)
     with small, outputs.progress_bar((4 if every else len(methods)) * cuts * repeats + 1) as step:
         step("Comparing")
         how: dict[str, Any] = {"classes": classes, **settings, "progress": lambda _: step("Comparing")}
         if every:
-            kind = MultiDomainClassifier if classes else MultiDomainRegressor
-            results = compare_every(read.domains, kind(None if linear else "auto", seed=seed), **how)
+            kind = estimators.MultiDomainClassifier if classes else estimators.MultiDomainRegressor
+            results = estimators.compare_every(read.domains, kind(None if linear else "auto", seed=seed), **how)
         else:
-            results = compare_nested(read.domains, methods, **how)
+            results = estimators.compare_nested(read.domains, methods, **how)
         mine = next(each for each in results if each.method == MIXTUNE)
         told, why = _cannot(mine), ""
         if not told:
@@ -110,14 +103,8 @@ def compare(
     if as_json:
         about = {"target": read.encoder.target.name, "focal": None if every else read.domains.focal, **settings}
         error = "share of wrong classes" if classes else "rmse"
-        found = {
-            "fit_differs": why or None,
-            "lower_error": lower or None,
-            "error": error,
-            "methods": rows,
-            "notes": read.notes,
-        }
-        outputs.print_json({**about, "verdict": told, **found, "written": out})
+        about |= {"verdict": told, "fit_differs": why or None, "lower_error": lower or None, "error": error}
+        outputs.print_json({**about, "methods": rows, "notes": read.notes, "written": out})
     else:
         console = outputs.output()
         for text in filter(None, (f"[bold]{outputs.safe(told)}[/]", outputs.safe(lower), outputs.safe(why))):

@@ -245,10 +245,8 @@ def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as
     _check_simulated(settings, "--strikes")
     if settings["american"] or settings["strikes"] is None:
         raise ParameterError("--maturities needs --strikes, and both exclude --american")
-    lists = {name: settings[name] for name in ("strikes", "maturities")}
-    lists = {
-        name: None if value is None else np.atleast_1d(_list(name, value)).tolist() for name, value in lists.items()
-    }
+    lists = {name: settings[name] for name in ("strikes", "maturities") if settings[name] is not None}
+    lists = {name: np.atleast_1d(_list(name, value)).tolist() for name, value in lists.items()}
     kind, grid = partial(options.payoff_from_name, settings["payoff"]), _grid(settings)
     process, how = _process(settings, explicit), _how(settings)
     with Progress(console=outputs.output(stderr=True), transient=True) as bar:
