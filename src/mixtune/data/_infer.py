@@ -345,9 +345,8 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
 def _read_target(parts: Sequence[Part], name: str, *, kind: str, drop: bool) -> _Read:
     fill = parse.phrase("fill them in, or drop the rows with {fix}", fix=_DROP)
     truth = kind == "auto" and any(kinds.is_boolean(part.table.column(name).type) for part in parts)
-    read = _read_column(
-        parts, name, markers=drop, category=kind == "classes" or truth, fill=fill, noun="missing target"
-    )
+    category = kind == "classes" or truth
+    read = _read_column(parts, name, markers=drop, category=category, fill=fill, noun="missing target")
     for part, cells in zip(parts, read.cells):
         fault = cells if isinstance(cells, Fault) else None
         if kind == "number" and parse.is_texts(cells):

@@ -32,10 +32,7 @@ Texts: TypeAlias = Any
 Cells: TypeAlias = Any
 
 #: What stands for a missing value, where the user says that they are to be filled in.
-MARKERS = (
-    *("?", "-", "--", ".", "NA", "N/A", "n/a", "na", "#N/A", "#NA", "<NA>"),
-    *("NaN", "nan", "NULL", "null", "Null"),
-)
+MARKERS = ("?", "-", "--", ".", "NA", "N/A", "n/a", "na", "#N/A", "#NA", "<NA>", "NaN", "nan", "NULL", "null", "Null")
 #: These are levels among other texts, and mark a missing value only in a column of numbers or dates.
 _MARKER_WORDS = ("*", "none", "nil", "missing", "unknown", "not available", "not known")
 
@@ -613,11 +610,7 @@ def signs(texts: Any) -> list[str]:
     >>> signs(pa.array(["5%", "6%"], pa.large_string()))
     ['%']
     """
-    return [
-        name
-        for name, look in _SKIPPED.items()
-        if pc.any(pc.fill_null(pc.match_substring_regex(texts, look), False)).as_py()
-    ]
+    return [name for name, look in _SKIPPED.items() if pc.any(pc.match_substring_regex(texts, look)).as_py()]
 
 
 def _common_unit(distinct: Any, rows: Any) -> str | None:

@@ -1,7 +1,5 @@
 """Files in, tables out: CSV, Parquet, Arrow, Excel and JSON, also compressed, with errors that name the file."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -45,9 +43,8 @@ _KINDS = {
 
 def _unzip(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = [
-            each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")
-        ]
+        files = (each for each in archive.infolist() if not each.is_dir())
+        members = [each for each in files if not each.filename.startswith("__MACOSX")]
         if len(members) != 1:
             raise OSError(f"it holds {len(members)} files, not one; unpack it")
         return archive.read(members[0])
@@ -76,9 +73,8 @@ def as_paths(paths: Any) -> list[Path]:
         raise ParameterError(f"paths={paths!r} must be a path or several paths") from error
     for item in items:
         if is_table(item):
-            raise ParameterError(
-                f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table or fit_table"
-            )
+            kind = type(item).__name__
+            raise ParameterError(f"paths holds a {kind}, not files; pass it to Domains.from_table or fit_table")
         if not isinstance(item, str | os.PathLike):
             raise ParameterError(f"paths holds {item!r}, which is not a path; pass texts or pathlib.Path objects")
     if not items:

@@ -4,12 +4,12 @@ pandas and polars frames, pyarrow tables and plain dicts of columns all become o
 either become one matrix of numbers, or are refused together: with their names, the rows concerned and what to do.
 """
 
-import datetime
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -144,10 +144,8 @@ def _as_array(values: list[Any]) -> Any:
     types = {type(value) for value in values if value is not None}
     if types == {int, float}:
         values = [None if value is None else float(value) for value in values]
-    elif types == {datetime.date, datetime.datetime}:
-        values = [
-            datetime.datetime(*value.timetuple()[:3]) if type(value) is datetime.date else value for value in values
-        ]
+    elif types == {date, datetime}:
+        values = [datetime(*value.timetuple()[:3]) if type(value) is date else value for value in values]
     elif len(types) > 1 or types & {list, dict}:
         values = [None if value is None else _as_text(value) for value in values]
     try:
