@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,6 @@ from mixtune._array import Floats, torch_module
 from mixtune._messages import Note
 from mixtune.data._parse_column import Cells, Fault, check_column, is_missing
 from mixtune.errors import DataError, MissingExtraError
-
-Kind: TypeAlias = Literal["text", "images"]
 
 #: Pixels of the side of the square that images are scaled to, and the mean and spread of their colours that networks
 #: trained on ImageNet expect.
