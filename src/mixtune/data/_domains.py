@@ -22,7 +22,7 @@ from mixtune._array import Array, Floats, Integers, check_unmasked, to_numpy
 from mixtune._checks import check_whole, import_extra
 from mixtune._messages import counted, nearest, quoted, setting
 from mixtune.data._csv_files import CsvFormat
-from mixtune.data._domain import Domain, check_alike, check_pair, column_difference
+from mixtune.data._domain import Domain, Names, check_alike, check_pair, column_difference
 from mixtune.data._readers import as_paths, file_label, read_table
 from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, is_nothing, to_matrix
 from mixtune.errors import DataError, ParameterError
@@ -545,9 +545,7 @@ def _is_missing(label: Hashable) -> bool:
     return is_nothing(label) or (isinstance(label, str) and not label.strip())
 
 
-def split_by_label(
-    X: Array, y: Array, columns: tuple[str, ...] | None, codes: Integers, names: Sequence[str]
-) -> tuple[Domain, ...]:
+def split_by_label(X: Array, y: Array, columns: Names, codes: Integers, names: Sequence[str]) -> tuple[Domain, ...]:
     """Cut ``X`` and ``y`` into one domain per label, keeping the order of rows within each.
 
     Examples
