@@ -105,8 +105,7 @@ def predict(
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
-    expected = [column.name for column in encoder.columns]
-    table = read_file(new, text=encoder.text_columns, expected=expected, **form).table if typed else read.table
+    table = read_file(new, text=encoder.text_columns, expected=encoder.inputs, **form).table if typed else read.table
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     found = read.form or UTF8

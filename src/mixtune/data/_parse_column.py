@@ -56,9 +56,9 @@ class Fault(NamedTuple):
     #: Whether values are missing, which can be filled in.
     fillable: bool = False
 
-    def error(self, code: str) -> DataError:
-        """The error that says so."""
-        return DataError("{finding}; {remedy}", code=code, finding=self.finding, remedy=self.remedy)
+    def error(self, code: str, **fields: Any) -> DataError:
+        """The error that says so, with further fields."""
+        return DataError("{finding}; {remedy}", code=code, finding=self.finding, remedy=self.remedy, **fields)
 
 
 def phrase(template: str, **fields: Any) -> Wording:

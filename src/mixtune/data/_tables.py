@@ -33,6 +33,8 @@ LIST_COLUMNS = Wording(
 #: What to do about whole numbers that no integer type holds.
 RESCALE = "pass floats, rescaled where beyond 1e308"
 
+#: Of so many columns an error says what is wrong; it names the others.
+_MOST_FAULTS = 20
 #: What gives away that a value has named columns, whether or not they can be read.
 _TABLE_SIGNS = ("__arrow_c_stream__", "__dataframe__", "columns", "column_names")
 # The names that to_csv, read_csv and to_parquet of pandas give to an index without a name.
@@ -277,12 +279,7 @@ def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str | W
 
 
 def unusable_columns(
-    faults: Mapping[str, Fault],
-    where: str,
-    otherwise: str | Wording = "",
-    *,
-    limit: int = 20,
-    fixes: Mapping[str, Any] | None = None,
+    faults: Mapping[str, Fault], where: str, otherwise: str | Wording = "", *, fixes: Mapping[str, Any] | None = None
 ) -> DataError:
     """The error that says what is wrong with each column and then what to do, each remedy once.
 
@@ -297,8 +294,8 @@ def unusable_columns(
         ((name, fault),) = faults.items()
         findings = f'column "{name}" of {where} {fault.finding}'
     else:
-        listed = [f'"{name}" {fault.finding}' for name, fault in faults.items()][:limit]
-        if rest := list(faults)[limit:]:
+        listed = [f'"{name}" {fault.finding}' for name, fault in faults.items()][:_MOST_FAULTS]
+        if rest := list(faults)[_MOST_FAULTS:]:
             listed.append(f"and also {quoted(rest, len(rest))}")
         findings = f"{len(faults)} columns of {where} cannot be used: {'; '.join(listed)}"
     fields: dict[str, Any] = {"columns": tuple(faults), "where": where, "findings": findings, "remedies": remedies}
