@@ -399,16 +399,14 @@ class TableEncoder:
         X = np.zeros((table.num_rows, len(names)))
         faults: dict[str, Fault] = {}
         notes = self._notes(table, where)
-        start = 0
-        for column in self.columns:
+        ends = np.cumsum([len(column.outputs) for column in self.columns])
+        for column, block in zip(self.columns, np.split(X, ends[:-1], axis=1)):
             cells = column.read(table.column(column.name), markers=self.impute)
-            stop = start + len(column.outputs)
             if isinstance(cells, Fault):
                 faults[column.name] = cells._replace(remedy=fill) if fill and cells.fillable else cells
             else:
                 notes += parse.odd_notes(column.name, parse.odd_texts(table.column(column.name), cells))
-                notes += column.encode(cells, X[:, start:stop])
-            start = stop
+                notes += column.encode(cells, block)
         if faults:
             raise unusable_columns(faults, where)
         return Encoded(X, names, tuple(notes), table)
