@@ -7,8 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixtune.data._parse_column import Fault, inexact_integer, is_missing, odd_texts, parse_column
-from mixtune.data._written import Written, find_written, is_ambiguous
+from mixtune.data._parse_column import (
+    Fault,
+    Written,
+    find_written,
+    inexact_integer,
+    is_ambiguous,
+    is_missing,
+    odd_texts,
+    parse_column,
+)
 
 
 def read(values, kind=None, *, markers=False, category=False, written=None):

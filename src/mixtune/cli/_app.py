@@ -26,13 +26,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     >>> [command.name for command in make_app(["inspect"]).registered_commands]
     ['inspect', None]
     """
-    app = typer.Typer(
-        name="mixtune",
-        help="Regret-optimal transfer learning from many small datasets, in closed form.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
+    app = typer.Typer(name="mixtune", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
     for name in names:
         command = getattr(import_module(f"mixtune.cli._{name}"), name)
         if isinstance(command, typer.Typer):

@@ -58,16 +58,9 @@ def compare(
 
     mixtune compare focal.csv others/*.csv --target y --repeats 5 --out results.csv
     """
+    import mixtune.estimators as estimators
     from mixtune._array import one_thread_if_small
     from mixtune.data import read_training
-    from mixtune.estimators import (
-        MultiDomainClassifier,
-        MultiDomainRegressor,
-        compare_every,
-        compare_nested,
-        new_model,
-        rivals,
-    )
     from mixtune.report import write_csv
     from mixtune.report.verdict import compared_sentence
     from mixtune.selection import MIXTUNE
@@ -85,21 +78,25 @@ def compare(
     settings = {"folds": folds, "repeats": repeats, "seed": seed}
     total = sum(each.n_rows for each in read.domains) if every else read.domains.focal_domain.n_rows
     cuts = min(folds, total)
-    model = new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
-    methods = rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
+    model = estimators.new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
+    methods = estimators.rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
     small = one_thread_if_small(each.X for each in read.domains)
     with small, outputs.progress_bar((4 if every else len(methods)) * cuts * repeats + 1) as step:
         step("Comparing")
         how: dict[str, Any] = {"classes": classes, **settings, "progress": lambda _: step("Comparing")}
         if every:
-            kind = MultiDomainClassifier if classes else MultiDomainRegressor
-            results = compare_every(read.domains, kind(None if linear else "auto", seed=seed), **how)
+            kind = estimators.MultiDomainClassifier if classes else estimators.MultiDomainRegressor
+            results = estimators.compare_every(read.domains, kind(None if linear else "auto", seed=seed), **how)
         else:
-            results = compare_nested(read.domains, methods, **how)
+            results = estimators.compare_nested(read.domains, methods, **how)
         mine = next(each for each in results if each.method == MIXTUNE)
-        told, why = _cannot(mine), ""
-        if not told:
-            change = 1 - mine.ratio, 1 - mine.ratio_high, 1 - mine.ratio_low  # type: ignore[operator]
+        known, why = _ratios(mine), ""
+        if known is None:
+            told = f"mixtune cannot be compared with {YARDSTICK}: one of them failed, or makes no error at all."
+        elif known[1] == known[2]:
+            told = f"No difference: mixtune and {YARDSTICK} make the same errors on every unseen row."
+        else:
+            change = 1 - known[0], 1 - known[2], 1 - known[1]
             told = compared_sentence(*change, total, every=every)
             why = "" if every else _why(read, model, change, curved=not same_features)
     lower = _lower(mine, results)
@@ -110,14 +107,8 @@ def compare(
     if as_json:
         about = {"target": read.encoder.target.name, "focal": None if every else read.domains.focal, **settings}
         error = "share of wrong classes" if classes else "rmse"
-        found = {
-            "fit_differs": why or None,
-            "lower_error": lower or None,
-            "error": error,
-            "methods": rows,
-            "notes": read.notes,
-        }
-        outputs.print_json({**about, "verdict": told, **found, "written": out})
+        about |= {"verdict": told, "fit_differs": why or None, "lower_error": lower or None, "error": error}
+        outputs.print_json({**about, "methods": rows, "notes": read.notes, "written": out})
     else:
         console = outputs.output()
         for text in filter(None, (f"[bold]{outputs.safe(told)}[/]", outputs.safe(lower), outputs.safe(why))):
@@ -142,15 +133,6 @@ def compare(
         raise typer.Exit(1)
 
 
-def _cannot(mine: Compared) -> str:
-    """Why there is no ratio to tell of, or nothing."""
-    if mine.ratio is None or mine.ratio_low is None or mine.ratio_high is None:
-        return f"mixtune cannot be compared with {YARDSTICK}: one of them failed, or makes no error at all."
-    if mine.ratio_low == mine.ratio_high:
-        return f"No difference: mixtune and {YARDSTICK} make the same errors on every unseen row."
-    return ""
-
-
 def _lower(mine: Compared, results: Sequence[Compared]) -> str:
     """Which method has the lowest error where mixtune does not; of own rows alone the verdict tells."""
     known = {each: each.error for each in results if each.error is not None}
@@ -158,16 +140,17 @@ def _lower(mine: Compared, results: Sequence[Compared]) -> str:
     if mine.error is None or known.get(best, mine.error) >= mine.error or best.method == YARDSTICK:
         return ""
     name, part = METHOD_NAMES.get(best.method, best.method), percent(1 - known[best] / mine.error)
-    ratios = [_ratio(each) for each in (best, mine)]
-    told = f" (relative to {YARDSTICK}: {ratios[0]}; mixtune {ratios[1]})" if all(ratios) else ""
+    ratios = [_ratios(each) for each in (best, mine)]
+    shown = ["{:.2f}, 95% interval {:.2f} to {:.2f}".format(*each) for each in ratios if each is not None]
+    told = f" (relative to {YARDSTICK}: {shown[0]}; mixtune {shown[1]})" if len(shown) == 2 else ""
     return f"The lowest error is that of {name}, {part} below that of mixtune{told}."
 
 
-def _ratio(method: Compared) -> str:
-    """The error relative to that of own rows alone with its 95% interval, or nothing."""
+def _ratios(method: Compared) -> tuple[float, float, float] | None:
+    """The error relative to that of own rows alone and the ends of its 95% interval, where all are known."""
     if method.ratio is None or method.ratio_low is None or method.ratio_high is None:
-        return ""
-    return f"{method.ratio:.2f}, 95% interval {method.ratio_low:.2f} to {method.ratio_high:.2f}"
+        return None
+    return method.ratio, method.ratio_low, method.ratio_high
 
 
 def _why(read: TrainingTables, model: Any, change: tuple[float, float, float], *, curved: bool) -> str:

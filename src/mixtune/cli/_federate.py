@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -28,9 +28,12 @@ StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The
 PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
 Focal: TypeAlias = Annotated[str, typer.Option(help="The member that the model is for.")]
 FocalRows: TypeAlias = Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")]
-KeyFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--key", help="The member's key; by default the one next to the study.")
-]
+_KEY_HELP = "The member's key; by default the one next to the study."
+KeyFile: TypeAlias = Annotated[Path | None, typer.Option("--key", help=_KEY_HELP)]
+_CONFIRM_HELP = "Add an exchange in which members confirm who took part."
+_NEW_KEY_HELP = "Where to write the new key; by default NAME.key in the folder of the study."
+_CHECK_HELP = "Check these rows against the study and the default policy."
+_ANSWERS_HELP = "The answers, .mxf; requests beside them are found."
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,7 @@ class StudySettings:
     epsilon: Annotated[float, typer.Option(help="Level 3 only: the privacy budget.")] = 3.0
     delta: Annotated[float, typer.Option(help="Level 3 only: the probability that the guarantee fails.")] = 1e-6
     drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1
-    confirm: Annotated[
-        bool, typer.Option("--confirm", help="Add an exchange in which members confirm who took part.")
-    ] = False
+    confirm: Annotated[bool, typer.Option("--confirm", help=_CONFIRM_HELP)] = False
     random_width: reading.RandomWidth = None
     seed: reading.Seed = 0
 
@@ -89,6 +90,25 @@ class ResultOptions:
         outputs.check_outputs({"--out": self.out, "--report": self.report}, force=self.force, inputs=inputs)
 
 
+@dataclass(frozen=True)
+class TrialOptions:
+    """How the messages of a trial are carried, and what goes wrong in it."""
+
+    transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files"
+    processes: Annotated[int, typer.Option(help="Maximum number of processes, which the members share.", min=1)] = 8
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0
+    kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None
+    slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None
+    policy: PolicyFile = None
+
+    def faults(self, members: Collection[str]) -> Faults:
+        """What goes wrong, for members that there are."""
+        from mixtune.federated.folder import Faults
+
+        deaths = {name: int(value) for name, value in _pairs(self.kill, members, "--kill").items()}
+        return Faults(deaths, _pairs(self.slow, members, "--slow"))
+
+
 @study_app.command("new")
 @reading.with_groups
 def study_new(
@@ -120,9 +140,7 @@ def study_new(
 def study_join(
     study: StudyFile,
     name: Annotated[str, typer.Option(help="The member's name.")],
-    key: Annotated[
-        Path | None, typer.Option(help="Where to write the new key; by default NAME.key in the folder of the study.")
-    ] = None,
+    key: Annotated[Path | None, typer.Option(help=_NEW_KEY_HELP)] = None,
     data: Annotated[Path | None, typer.Option(help="Check these rows against the study.")] = None,
 ) -> None:
     """Make a key for a member and pin its public half in the study. The key file never leaves the member."""
@@ -149,9 +167,7 @@ def study_join(
 @study_app.command("check")
 def study_check(
     study: StudyFile,
-    data: Annotated[
-        Path | None, typer.Option(help="Check these rows against the study and the default policy.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help=_CHECK_HELP)] = None,
     as_json: reading.AsJson = False,
 ) -> None:
     """Show what was agreed on, and the fingerprint to compare over the telephone."""
@@ -242,9 +258,7 @@ def inspect_message(
 @federate.command()
 @reading.with_groups
 def combine(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="The answers, .mxf; requests beside them are found.")
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_ANSWERS_HELP)],
     focal: FocalRows,
     own: StudyFiles,
     result: ResultOptions,
@@ -291,12 +305,7 @@ def simulate(
     target: reading.Target,
     settings: StudySettings,
     result: ResultOptions,
-    transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files",
-    processes: Annotated[int, typer.Option(help="Maximum number of processes, which the members share.", min=1)] = 8,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0,
-    kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None,
-    slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None,
-    policy: PolicyFile = None,
+    trial: TrialOptions,
 ) -> None:
     """Run a whole study on this machine, with a process for each member, and compare it with the pooled computation.
 
@@ -304,21 +313,16 @@ def simulate(
 
     mixtune federate simulate schools/ --focal school-1 --target normexam --level 2 --json
     """
-    from mixtune.federated.folder import Faults
-
-    check_choice("transport", transport, ("files", "flower"))
-    if transport == "flower" and (kill or slow):
+    check_choice("transport", trial.transport, ("files", "flower"))
+    if trial.transport == "flower" and (trial.kill or trial.slow):
         raise ParameterError("--kill and --slow go with --transport files; leave them out")
     result.check()
     tables = _tables(folder, focal)
     begin = time.perf_counter()
     like = [tables[focal], *(path for name, path in tables.items() if name != focal)]
     study = settings.new_study(like, target=target, focal=focal, name=folder.resolve().name)
-    deaths = {name: int(value) for name, value in _pairs(kill, tables, "--kill").items()}
-    faults = Faults(deaths, _pairs(slow, tables, "--slow"))
-    given: dict[str, Any] = {"policy": policy, "timeout": timeout, "processes": processes, "transport": transport}
-    with outputs.progress_bar(6 if transport == "files" else 6 + len(tables)) as step:
-        combined = _simulated(study, tables, step=step, faults=faults, require_all=result.require_all, **given)
+    with outputs.progress_bar(6 if trial.transport == "files" else 6 + len(tables)) as step:
+        combined = _simulated(study, tables, trial, step=step, require_all=result.require_all)
         step("Comparing with the pooled computation")
         seconds = time.perf_counter() - begin
         document = _finish(combined, tables[focal], result)
@@ -327,39 +331,30 @@ def simulate(
 
 
 def _simulated(
-    study: Study,
-    tables: dict[str, Path],
-    *,
-    step: Callable[[str], None],
-    policy: Path | None,
-    timeout: float,
-    faults: Faults,
-    processes: int,
-    require_all: bool,
-    transport: str,
+    study: Study, tables: dict[str, Path], trial: TrialOptions, *, step: Callable[[str], None], require_all: bool
 ) -> Combined:
     """All exchanges of a study on this machine, with processes for its members, or carried by Flower."""
     from mixtune.federated import Coordinator, Key
     from mixtune.federated.folder import Folder, exchange_by_processes
 
-    keys = {name: Key.generate(name) for name in tables}
+    faults, keys = trial.faults(tables), {name: Key.generate(name) for name in tables}
     study = study.joined(*(key.card for key in keys.values()))
-    coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(policy))
+    coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(trial.policy))
     with tempfile.TemporaryDirectory() as place:
         folder = Folder(Path(place))
         study.save(folder.path / "study.toml")
-        for name in tables if transport == "flower" else study.sources:
+        for name in tables if trial.transport == "flower" else study.sources:
             keys[name].save(folder.key_path(name))
-        options: dict[str, Any] = {"timeout": timeout, "step": step}
-        if transport == "files":
+        options: dict[str, Any] = {"timeout": trial.timeout, "step": step}
+        if trial.transport == "files":
             own = {name: tables[name] for name in study.sources}
-            options |= {"processes": processes, "policy": _policy(policy), "faults": faults}
+            options |= {"processes": trial.processes, "policy": _policy(trial.policy), "faults": faults}
             with exchange_by_processes(folder, own, **options) as exchange:
                 messages: list[Any] = coordinator.run(exchange, require_all=require_all)
         else:
             from mixtune.federated.flower_local import exchange_on_this_machine
 
-            rules = {} if policy is None else {"policy": policy.resolve()}
+            rules = {} if trial.policy is None else {"policy": trial.policy.resolve()}
             members = {
                 name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()
             }
@@ -443,7 +438,7 @@ def _tables(folder: Path, focal: str) -> dict[str, Path]:
     return found
 
 
-def _pairs(given: list[str] | None, names: dict[str, Any], option: str) -> dict[str, float]:
+def _pairs(given: list[str] | None, names: Collection[str], option: str) -> dict[str, float]:
     """Options such as NAME=3, for members that there are."""
     found = {}
     for pair in given or ():

@@ -26,9 +26,11 @@ _STREAM_HELP = (
     "Read block by block; keep the focal rows and a random sample of every other domain. Folders, Arrow files and "
     "several files with a --domain column are accepted. All columns must be numeric."
 )
-_TEXT_HELP = "Columns of free text, for a frozen sentence encoder (extra text); may be repeated."
+_TEXT_HELP = "Columns of free text, for a frozen sentence encoder (extra text)"
+_SAMPLE_HELP = "Number of rows to sample from every other domain."
+_LIMIT_HELP = "Memory for blocks and sampled rows, such as 1GB."
 _TEXT_MODEL_HELP = "Folder of another sentence encoder, as sentence-transformers saves it."
-_IMAGES_HELP = "Columns of paths of images, for a frozen network; may be repeated."
+_IMAGES_HELP = "Columns of paths of images, for a frozen network"
 _IMAGE_MODEL_HELP = "File of the network for images, as torch.export.save writes it."
 
 
@@ -38,9 +40,9 @@ def fit(
     table: reading.TableOptions,
     out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
-    text: Annotated[list[str] | None, reading.columns_option(help=_TEXT_HELP)] = None,
+    text: Annotated[reading.Columns, reading.columns_option(_TEXT_HELP)] = None,
     text_model: Annotated[Path | None, reading.reading_option(help=_TEXT_MODEL_HELP)] = None,
-    images: Annotated[list[str] | None, reading.columns_option(help=_IMAGES_HELP)] = None,
+    images: Annotated[reading.Columns, reading.columns_option(_IMAGES_HELP)] = None,
     image_model: Annotated[Path | None, reading.reading_option(help=_IMAGE_MODEL_HELP)] = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
@@ -48,12 +50,8 @@ def fit(
     force: reading.Force = False,
     as_json: reading.AsJson = False,
     stream: Annotated[bool, large_option("--stream", help=_STREAM_HELP)] = False,
-    sample_rows: Annotated[
-        int, large_option(help="Number of rows to sample from every other domain.", min=1)
-    ] = reading.ROWS,
-    memory_limit: Annotated[
-        str, large_option(metavar="SIZE", help="Memory for blocks and sampled rows, such as 1GB.")
-    ] = reading.LIMIT,
+    sample_rows: Annotated[int, large_option(help=_SAMPLE_HELP, min=1)] = reading.ROWS,
+    memory_limit: Annotated[str, large_option(metavar="SIZE", help=_LIMIT_HELP)] = reading.LIMIT,
     engine: reading.Engine = "local",
     scheduler: reading.Scheduler = None,
     device: reading.Device = "cpu",
@@ -134,12 +132,8 @@ def fit(
         if out is not None:
             step("Writing the model")
             # Models are shared with others, so the folders of the training data are left out.
-            about = {
-                "made_by": "mixtune fit",
-                "encoder": read.encoder.to_dict(),
-                "files": [path.name for path in files],
-            }
-            about |= {"settings": settings, "notes": made.notes}
+            about: dict[str, Any] = {"made_by": "mixtune fit", "encoder": read.encoder.to_dict()}
+            about |= {"files": [path.name for path in files], "settings": settings, "notes": made.notes}
             made.model.save(out, metadata=outputs.plain({**made.metadata(), **about}))
         if report is not None:
             step("Writing the report")

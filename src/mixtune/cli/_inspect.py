@@ -39,27 +39,22 @@ def inspect(
 
     info = read_info(model)
     encoder, facts, needs, every = reading.encoder_of(info), None, None, None
+    found: dict[str, Any] = {}
     try:
         loaded = load(model)
     except ParameterError as error:  # it takes something that only Python can provide, such as a network
         needs = str(error)
     else:
         if hasattr(loaded, "domains_"):
-            every = loaded
+            every, found = loaded, outputs.domains_document(loaded)
         else:
             facts = model_facts(loaded, _said(info, "rows", dict, int))
+            found = outputs.facts_document(facts)
     # The notes of the fit include those of the estimator.
     notes = _said(info, "notes", list, str) or ([] if facts is None else list(facts.notes))
     if as_json:
         about = {"file": model, "estimator": info.estimator, "feature_map": info.feature_map}
         metadata = {**about, "created_with": info.created_with, "metadata": info.metadata, "not_loaded": needs}
-        found = (
-            outputs.domains_document(every)
-            if every is not None
-            else {}
-            if facts is None
-            else outputs.facts_document(facts)
-        )
         outputs.print_json({**metadata, **found, "notes": notes})
         return
     console = outputs.output()
@@ -96,12 +91,9 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
     if encoder is not None:
         target, classes = encoder.target, encoder.target.classes
         kind = "a number" if classes is None else f"one of {len(classes)} classes: {quoted(classes)}"
-        missing = "imputed" if encoder.impute else "refused"
-        lines |= {
-            "predicts": f"{target.name} ({kind})",
-            "for": "every domain" if encoder.focal is None else encoder.focal,
-            "missing": missing,
-        }
+        lines["predicts"] = f"{target.name} ({kind})"
+        lines["for"] = "every domain" if encoder.focal is None else encoder.focal
+        lines["missing"] = "imputed" if encoder.impute else "refused"
         if encoder.domain is not None:
             lines["domains"] = f'by column "{encoder.domain}"'
     if files := _said(info, "files", list, str):

@@ -105,8 +105,7 @@ def predict(
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
-    expected = [column.name for column in encoder.columns]
-    table = read_file(new, text=encoder.text_columns, expected=expected, **form).table if typed else read.table
+    table = read_file(new, text=encoder.text_columns, expected=encoder.inputs, **form).table if typed else read.table
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     found = read.form or UTF8
@@ -153,14 +152,12 @@ def _outside(read: Encoded, ranges: dict[str, Any]) -> tuple[dict[str, list[str]
 
     Files that were saved before there were ranges, or in Python, have none.
     """
-    pairs = [ranges.get(name) for name in read.names]
-    known = [
-        pair
-        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
-        else None
-        for pair in pairs
-    ]
-    low, high = (np.array([end if p is None else p[k] for p in known]) for k, end in enumerate((-np.inf, np.inf)))
+
+    def ends(pair: Any) -> Any:
+        known = isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
+        return pair if known else (-np.inf, np.inf)
+
+    low, high = np.array([ends(ranges.get(name)) for name in read.names]).T
     out = (low > read.X) | (high < read.X)
     if not out.any():
         return {}, []

@@ -37,6 +37,8 @@ DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.
 SCHEMES = {"heston": ("auto", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
 PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put, geometric-basket-put, asian-call or asian-put."
 CURVE = "time:value pairs for a curve"
+ANY_TIME = "Exercise at any time, extrapolated from 40 dates or from --dates."
+OWN_MATURITIES = "Years to maturity of such markets: calm:0.5,crash:0.25."
 SCHEME = (
     "auto, inverse-gaussian, qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
 )
@@ -53,9 +55,8 @@ CURVES = ("dividend", "volatility")
 #: What a settings file may hold, in words.
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 #: Settings that apply to observed paths.
-OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "width", "seed"}
 BY_MARKET = ("market_rates", "market_maturities")
-OBSERVED |= set(BY_MARKET)
+OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "width", "seed", *BY_MARKET}
 
 
 def price(
@@ -72,9 +73,7 @@ def price(
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     strikes: Annotated[str | None, typer.Option(help="Several strikes, such as 90,100,110; prints a table.")] = None,
     maturities: Annotated[str | None, typer.Option(help="Several maturities, such as 0.5,1, with --strikes.")] = None,
-    american: Annotated[
-        bool, typer.Option("--american", help="Exercise at any time, extrapolated from 40 dates or from --dates.")
-    ] = False,
+    american: Annotated[bool, typer.Option("--american", help=ANY_TIME)] = False,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
     v0: Annotated[str | None, typer.Option("--v0", help="Variance today, or one for each asset (Heston).")] = None,
     v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one for each asset (Heston).")] = None,
@@ -104,9 +103,7 @@ def price(
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
     market_rates: Annotated[str, typer.Option(help="Rates of markets that have their own: calm:0.02,crash:0.01.")] = "",
-    market_maturities: Annotated[
-        str, typer.Option(help="Years to maturity of such markets: calm:0.5,crash:0.25.")
-    ] = "",
+    market_maturities: Annotated[str, typer.Option(help=OWN_MATURITIES)] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw the region (or all strikes) to a .png or .svg file.")] = None,
     as_json: AsJson = False,
     context: typer.Context = None,  # type: ignore[assignment]
@@ -245,10 +242,8 @@ def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as
     _check_simulated(settings, "--strikes")
     if settings["american"] or settings["strikes"] is None:
         raise ParameterError("--maturities needs --strikes, and both exclude --american")
-    lists = {name: settings[name] for name in ("strikes", "maturities")}
-    lists = {
-        name: None if value is None else np.atleast_1d(_list(name, value)).tolist() for name, value in lists.items()
-    }
+    lists = {name: settings[name] for name in ("strikes", "maturities") if settings[name] is not None}
+    lists = {name: np.atleast_1d(_list(name, value)).tolist() for name, value in lists.items()}
     kind, grid = partial(options.payoff_from_name, settings["payoff"]), _grid(settings)
     process, how = _process(settings, explicit), _how(settings)
     with Progress(console=outputs.output(stderr=True), transient=True) as bar:
@@ -342,14 +337,10 @@ def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     data = options.observed_folder(settings["data"], dates=settings["dates"] if "dates" in explicit else None)
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     own = {name: _by_market(f"market_{name}", settings, data) for name in ("rates", "maturities")}
-    grids = {
-        name: options.TimeGrid(
-            maturity=own["maturities"].get(name, settings["maturity"]),
-            dates=paths.shape[1] - 1,
-            rate=own["rates"].get(name, settings["rate"]),
-        )
-        for name, paths in data.items()
-    }
+    grids = {}
+    for name, paths in data.items():
+        rate, maturity = own["rates"].get(name, settings["rate"]), own["maturities"].get(name, settings["maturity"])
+        grids[name] = options.TimeGrid(maturity=maturity, dates=paths.shape[1] - 1, rate=rate)
     grid = grids.get(settings["focal"], next(iter(grids.values())))
     spot = _list("spot", settings["spot"]) if "spot" in explicit else None
     how = {name: settings[name] for name in ("focal", "seed", "width") if settings[name] is not None}

@@ -33,17 +33,15 @@ Target: TypeAlias = Annotated[str, typer.Option(help="The column to predict.")]
 _LINEAR_HELP = "Use the columns without feature maps: the model is linear in them."
 Linear: TypeAlias = Annotated[bool, typer.Option("--linear", help=_LINEAR_HELP)]
 _WIDTH_HELP = "Use the columns and WIDTH random features of them instead of maps made from the rows."
-RandomWidth: TypeAlias = Annotated[
-    int | None, typer.Option("--random-features", metavar="WIDTH", help=_WIDTH_HELP, min=1)
-]
+_width = typer.Option("--random-features", metavar="WIDTH", help=_WIDTH_HELP, min=1)
+RandomWidth: TypeAlias = Annotated[int | None, _width]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all random draws.", min=0)]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 ENGINES = ("local", "dask")
-Engine: TypeAlias = Annotated[
-    str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
-]
+_ENGINE_HELP = "Where to compute: on this machine, or on a Dask cluster."
+Engine: TypeAlias = Annotated[str, typer.Option(metavar="|".join(ENGINES), help=_ENGINE_HELP)]
 _SCHEDULER_HELP = (
     "Address of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. The command "
     "gives up after 2 minutes without workers, or after DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT."
@@ -56,9 +54,20 @@ Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE
 LIMIT = "512 MB"
 ROWS = 2000
 
-#: Options of a panel of their own in the help, and columns that are given as A,B.
+#: Options of a panel of their own in the help.
 reading_option = partial(typer.Option, rich_help_panel="How the files are read")
-columns_option = partial(typer.Option, metavar="A,B")
+#: Columns that are given as A,B.
+Columns: TypeAlias = list[str] | None
+_MISSING_HELP = "Replace missing values by the median and mark them, or refuse them."
+_LEVELS_HELP = "Maximum number of categories of a text column; if there are more, the rarest are merged."
+_KIND_HELP = "By default, text and 0/1 targets are classes, others numbers."
+_DROP = "--drop-missing-target/--no-drop-missing-target"
+_DROP_HELP = "Leave out rows without a target, or refuse them."
+
+
+def columns_option(which: str) -> Any:
+    """An option that names columns."""
+    return typer.Option(metavar="A,B", help=f"{which}; may be repeated.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,38 +105,13 @@ class TableOptions(CsvOptions):
     domain: Annotated[str | None, typer.Option(help="The column that names the domain of each row.")] = None
     focal: Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")] = None
     every: Annotated[bool, typer.Option("--all", help="Fit a model for every domain of --domain.")] = False
-    ignore: Annotated[list[str] | None, columns_option(help="Columns to leave out; may be repeated.")] = None
-    keep: Annotated[
-        list[str] | None,
-        columns_option(help="Columns to use although they look like identifiers; may be repeated."),
-    ] = None
-    categories: Annotated[
-        list[str] | None, columns_option(help="Columns whose numbers are categories; may be repeated.")
-    ] = None
-    missing: Annotated[
-        str,
-        reading_option(
-            metavar="impute|refuse", help="Replace missing values by the median and mark them, or refuse them."
-        ),
-    ] = "impute"
-    max_levels: Annotated[
-        int,
-        reading_option(
-            help="Maximum number of categories of a text column; if there are more, the rarest are merged.", min=2
-        ),
-    ] = 30
-    target_kind: Annotated[
-        str,
-        reading_option(
-            metavar="auto|number|classes", help="By default, text and 0/1 targets are classes, others numbers."
-        ),
-    ] = "auto"
-    drop_missing_target: Annotated[
-        bool,
-        reading_option(
-            "--drop-missing-target/--no-drop-missing-target", help="Leave out rows without a target, or refuse them."
-        ),
-    ] = True
+    ignore: Annotated[Columns, columns_option("Columns to leave out")] = None
+    keep: Annotated[Columns, columns_option("Columns to use although they look like identifiers")] = None
+    categories: Annotated[Columns, columns_option("Columns whose numbers are categories")] = None
+    missing: Annotated[str, reading_option(metavar="impute|refuse", help=_MISSING_HELP)] = "impute"
+    max_levels: Annotated[int, reading_option(help=_LEVELS_HELP, min=2)] = 30
+    target_kind: Annotated[str, reading_option(metavar="auto|number|classes", help=_KIND_HELP)] = "auto"
+    drop_missing_target: Annotated[bool, reading_option(_DROP, help=_DROP_HELP)] = True
 
     def reader_options(self) -> dict[str, Any]:
         """The options, as :func:`mixtune.data.read_training` takes them."""

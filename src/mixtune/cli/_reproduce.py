@@ -21,6 +21,8 @@ from mixtune.errors import MixtuneError, ParameterError
 from mixtune.paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
 
 CHOICES = (*EXPERIMENTS, "all")
+_RUNS_HELP = "Repetitions; by default as many as in the paper."
+_JOBS_HELP = "Processes, local or of a new local cluster. The results do not depend on it."
 ON_DEVICE = (
     "The device prices all of the paper's rows, and LO-1 with its ridge tuned. At the same time, --jobs processes "
     "price the methods beyond the paper. Wasserstein weights need the CPU: run without --device, with another folder "
@@ -30,12 +32,8 @@ ON_DEVICE = (
 
 def reproduce(
     what: Annotated[str, typer.Argument(metavar="|".join(CHOICES), help="What to reproduce.", show_default=False)],
-    runs: Annotated[
-        int | None, typer.Option(help="Repetitions; by default as many as in the paper.", min=1, show_default=False)
-    ] = None,
-    jobs: Annotated[
-        int, typer.Option(help="Processes, local or of a new local cluster. The results do not depend on it.", min=1)
-    ] = 2,
+    runs: Annotated[int | None, typer.Option(help=_RUNS_HELP, min=1, show_default=False)] = None,
+    jobs: Annotated[int, typer.Option(help=_JOBS_HELP, min=1)] = 2,
     seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),
     engine: Engine = "local",

@@ -4,8 +4,6 @@ A regular file goes to pyarrow as it is. One with lines before the header, rows 
 names without a name, or spaces between columns is rewritten first.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io
@@ -239,12 +237,11 @@ def detect_csv(
     if not (cells := _split(content, found)):
         raise pa.ArrowInvalid("Empty CSV file")
     rewritten, repairs = _repair(cells, path)
-    plain = CsvFormat(decimal=".") if mark == "." else CsvFormat(separator=";", decimal=",")
     names = [name for name in rewritten[0] if plain_name(name) in text]
     lines_out = io.StringIO()
-    csv.writer(lines_out, delimiter=plain.separator or ",").writerows(rewritten)
+    csv.writer(lines_out, delimiter=";").writerows(rewritten)
     buffer = pa.py_buffer(lines_out.getvalue().encode())
-    return FileTable(_parse(buffer, plain, plain.separator or ",", names), form, notes + repairs)
+    return FileTable(_parse(buffer, CsvFormat(decimal=mark), ";", names), form, notes + repairs)
 
 
 def plain_name(name: str) -> str:
@@ -361,12 +358,10 @@ def _repair(rows: list[list[str]], path: Path) -> tuple[list[list[str]], list[No
     if long + short > max(3, _MOST_ODD_ROWS * len(body)) and long:
         finding = f'{counted((long + short, "row"))} of "{path}" do not have {width} cells, as the header has'
         raise DataError(f"{finding}; is the separator right, and is text with separators in it quoted?")
-    told = {
-        "skipped-lines": (start, "line", 'before the header of "{file}" {are} skipped'),
-        "short-rows": (short, "row", 'of "{file}" {are} shorter than the header; the remaining cells count as missing'),
-        "long-rows": (long, "row", 'of "{file}" {are} longer than the header and left out'),
-    }
-    notes = [
-        counted_note(code, count, noun, words, file=path.name) for code, (count, noun, words) in told.items() if count
-    ]
+    told = (
+        ("skipped-lines", start, "line", 'before the header of "{file}" {are} skipped'),
+        ("short-rows", short, "row", 'of "{file}" {are} shorter than the header; the remaining cells count as missing'),
+        ("long-rows", long, "row", 'of "{file}" {are} longer than the header and left out'),
+    )
+    notes = [counted_note(code, count, *words, file=path.name) for code, count, *words in told if count]
     return [header, *([*row[:width], *[""] * (width - len(row))] for row in fitting)], notes

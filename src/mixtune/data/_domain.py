@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
@@ -17,6 +17,9 @@ from mixtune._array import Array, Floats, check_unmasked, freeze, match, to_nump
 from mixtune._messages import counted, quoted
 from mixtune.data._tables import RESCALE, as_table, is_table, to_matrix
 from mixtune.errors import DataError
+
+#: Names of columns, where they have any.
+Names: TypeAlias = tuple[str, ...] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +63,7 @@ class Domain:
     name: str
     X: Array
     y: Array
-    columns: tuple[str, ...] | None = None
+    columns: Names = None
     sample_weight: Array | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -101,9 +104,7 @@ class Domain:
         return self
 
     @classmethod
-    def _from_checked(
-        cls, name: str, X: Array, y: Array, columns: tuple[str, ...] | None, sample_weight: Array | None = None
-    ) -> Domain:
+    def _from_checked(cls, name: str, X: Array, y: Array, columns: Names, sample_weight: Array | None = None) -> Domain:
         """Wrap arrays that are already checked and owned, without looking at them again."""
         return object.__new__(cls)._store(name=name, X=X, y=y, columns=columns, sample_weight=sample_weight)
 
@@ -145,7 +146,7 @@ class Domain:
         return f"Domain({self.name!r}, {size})"
 
 
-def as_floats(value: Any, where: str, *, copy: bool) -> tuple[Array, tuple[str, ...] | None]:
+def as_floats(value: Any, where: str, *, copy: bool) -> tuple[Array, Names]:
     """Read ``value`` as a float array and return it with its column names, where it has any.
 
     Parameters
@@ -243,9 +244,7 @@ def check_finite(matrix: Array, where: str, columns: Sequence[str] | None = None
     raise DataError(f"{found}; drop or fill these rows")
 
 
-def check_pair(
-    X: Any, y: Any, of: str, *, columns: tuple[str, ...] | None, copy: bool
-) -> tuple[Array, Array, tuple[str, ...] | None]:
+def check_pair(X: Any, y: Any, of: str, *, columns: Names, copy: bool) -> tuple[Array, Array, Names]:
     """Read inputs and targets as float arrays of matching shapes, ``X`` with two dimensions.
 
     ``of`` ends the phrase that names the data in errors, such as ``' of domain "a"'``. Returns ``X``, ``y`` and the

@@ -19,10 +19,10 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 
 from mixtune._array import Array, Floats, Integers, check_unmasked, to_numpy
-from mixtune._checks import check_whole
+from mixtune._checks import check_whole, import_extra
 from mixtune._messages import counted, nearest, quoted, setting
 from mixtune.data._csv_files import CsvFormat
-from mixtune.data._domain import Domain, check_alike, check_pair, column_difference
+from mixtune.data._domain import Domain, Names, check_alike, check_pair, column_difference
 from mixtune.data._readers import as_paths, file_label, read_table
 from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, is_nothing, to_matrix
 from mixtune.errors import DataError, ParameterError
@@ -465,6 +465,17 @@ def arrange_columns(X: Array, columns: Sequence[str], wanted: Sequence[str], who
     return pandas.DataFrame(rows, columns=list(wanted))
 
 
+def frame_of(columns: Mapping[str, Any]) -> Any:
+    """A pandas frame of columns by name.
+
+    Examples
+    --------
+    >>> frame_of({"x": [1.0, 2.0]}).shape
+    (2, 1)
+    """
+    return import_extra("pandas", "data", "a frame of results").DataFrame(dict(columns))
+
+
 def check_single_file(files: Sequence[Path], domain: str) -> None:
     """Refuse a domain column together with several files."""
     if len(files) > 1:
@@ -534,9 +545,7 @@ def _is_missing(label: Hashable) -> bool:
     return is_nothing(label) or (isinstance(label, str) and not label.strip())
 
 
-def split_by_label(
-    X: Array, y: Array, columns: tuple[str, ...] | None, codes: Integers, names: Sequence[str]
-) -> tuple[Domain, ...]:
+def split_by_label(X: Array, y: Array, columns: Names, codes: Integers, names: Sequence[str]) -> tuple[Domain, ...]:
     """Cut ``X`` and ``y`` into one domain per label, keeping the order of rows within each.
 
     Examples

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +22,12 @@ from mixtune._messages import Note
 from mixtune.data._parse_column import Cells, Fault, check_column, is_missing
 from mixtune.errors import DataError, MissingExtraError
 
-Kind: TypeAlias = Literal["text", "images"]
-
 #: Pixels of the side of the square that images are scaled to, and the mean and spread of their colours that networks
 #: trained on ImageNet expect.
 SIDE = 224
 MEANS, SPREADS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 #: Images that the network sees at once.
 BATCH = 32
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -147,9 +144,8 @@ class ImageEncoder:
         try:
             return torch.export.load(self._file).module()
         except (RuntimeError, ValueError, OSError) as error:
-            raise DataError(
-                f'"{self._file}" cannot be read as a network: {error}; write it by torch.export.save'
-            ) from error
+            why = f'"{self._file}" cannot be read as a network: {error}'
+            raise DataError(f"{why}; write it by torch.export.save") from error
 
     def items(self, paths: Sequence[str]) -> list[str]:
         """What the cache is keyed by: hashes of the files."""
@@ -192,6 +188,5 @@ def _digest(path: Path) -> str:
         if each.is_file():
             made.update(str(each.relative_to(path)).encode() + b"\0")
             with each.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    made.update(chunk)
+                hashlib.file_digest(file, lambda: made)
     return made.hexdigest()[:16]

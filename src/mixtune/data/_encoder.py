@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
@@ -21,32 +21,17 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
-from mixtune._messages import Note, counted, nearest, quoted, setting
+from mixtune._messages import Note, nearest, quoted, setting
+from mixtune.data import _parse_column as parse
 from mixtune.data._csv_files import CsvFormat
 from mixtune.data._embeddings import EmbeddedColumn
-from mixtune.data._parse_column import (
-    Cells,
-    Fault,
-    check_column,
-    count_flags,
-    is_dates,
-    is_missing,
-    is_text,
-    is_texts,
-    odd_texts,
-    parse_column,
-    phrase,
-    read_texts,
-)
-from mixtune.data._records import object_table
-from mixtune.data._tables import Table, unusable_columns
-from mixtune.data._written import DATE_FORMATS, Written, find_written
+from mixtune.data._parse_column import Cells, Fault, Written
+from mixtune.data._tables import Table, object_table, unusable_columns
 from mixtune.errors import DataError
 
 #: The level that stands for missing texts, and the one that stands for rare and for new texts.
 MISSING, OTHER = "(missing)", "(other)"
-#: What becomes of dates, in this order; the days are those since the first day in training.
-DATE_PARTS = ("year", "month", "weekday", "hour", "days")
+
 
 #: The most numbers that one cell may become; a forged file could otherwise ask for any amount of memory.
 _WIDEST = 100_000
@@ -55,7 +40,7 @@ _VERSION = 3
 _ADDED: dict[int, dict[str, Any]] = {1: {"decimal": None, "unit": None}, 2: {"unit": None}, 3: {}}
 #: Longest unit of numbers.
 _LONGEST_UNIT = 10
-_FILL = phrase("fill or drop these rows, or train with {fix}", fix=setting("missing", "impute"))
+_FILL = parse.phrase("fill or drop these rows, or train with {fix}", fix=setting("missing", "impute"))
 
 
 @dataclass(frozen=True)
@@ -96,14 +81,11 @@ class NumberColumn:
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as numbers, or say why it cannot be."""
         known = None if self.decimal is None else Written(decimal=self.decimal, unit=self.unit)
-        cells = check_column(
-            column, markers=markers, category=False, fill=_FILL, written=_how(column, known, "decimal")
-        )
-        return _wrong_kind(cells, "numbers") if is_texts(cells) or is_dates(cells) else cells
+        return _read_as("numbers", column, known, markers=markers)
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block`` and return what is worth a note."""
-        missing = is_missing(cells, len(block))
+        missing = parse.is_missing(cells, len(block))
         block[:, 0] = np.nan if cells is None else cells
         if not missing.any():
             return []
@@ -146,12 +128,12 @@ class LevelColumn:
 
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as texts, or say why it cannot be."""
-        return check_column(column, markers=markers, category=True, fill=_FILL)
+        return parse.check_column(column, markers=markers, category=True, fill=_FILL)
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block``, which holds zeros, and return what is worth a note."""
         texts = pa.nulls(len(block), pa.large_string()) if cells is None else cells
-        missing = is_missing(cells, len(block))
+        missing = parse.is_missing(cells, len(block))
         if MISSING in self.levels:
             texts, missing = pc.fill_null(texts, MISSING), np.zeros(len(block), dtype=bool)
         found = pc.index_in(texts, value_set=pa.array(self.levels, pa.large_string()))
@@ -171,7 +153,7 @@ class LevelColumn:
         notes = []
         if unseen.any():
             levels = sorted(pc.unique(texts.filter(pa.array(unseen))).to_pylist())
-            values = f"{count_flags(unseen, 'value')} not seen in training ({quoted(levels)})"
+            values = f"{parse.count_flags(unseen, 'value')} not seen in training ({quoted(levels)})"
             notes.append(_column_note("unseen-levels", self.name, values, fate))
         return notes + _first_missing(self.name, missing, fate)
 
@@ -224,16 +206,16 @@ class DateColumn:
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as dates, or say why it cannot be."""
         known = None if self.dates is None else Written(dates=self.dates)
-        cells = check_column(column, markers=markers, category=False, fill=_FILL, written=_how(column, known, "dates"))
-        return cells if cells is None or is_dates(cells) or isinstance(cells, Fault) else _wrong_kind(cells, "dates")
+        return _read_as("dates", column, known, markers=markers)
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block`` and return what is worth a note."""
-        missing = is_missing(cells, len(block))
+        missing = parse.is_missing(cells, len(block))
         days = np.full(len(block), np.datetime64("NaT", "s")) if cells is None else cells
         if missing.any():
-            days = np.where(missing, np.datetime64(self.origin, "s") + _seconds(self.median), days)
-        values = date_parts(days, self.origin)
+            seconds = round(86400 * (self.median or 0.0))
+            days = np.where(missing, np.datetime64(self.origin, "s") + np.timedelta64(seconds, "s"), days)
+        values = parse.date_parts(days, self.origin)
         for place, part in enumerate(self.parts):
             block[:, place] = values[part]
         if self.indicator:
@@ -242,65 +224,26 @@ class DateColumn:
         return _first_missing(self.name, missing, "filled with the median date")
 
 
-def date_parts(days: Any, origin: str) -> dict[str, Floats]:
-    """What dates without missing ones become, by the names of :data:`DATE_PARTS`.
-
-    Examples
-    --------
-    >>> parts = date_parts(np.array(["2024-02-29T18:30"], dtype="datetime64[s]"), "2024-01-01")
-    >>> {name: values.tolist() for name, values in parts.items()}
-    {'year': [2024.0], 'month': [2.0], 'weekday': [3.0], 'hour': [18.5], 'days': [59.770833333333336]}
-    """
-    since = (days - np.datetime64(origin, "s")) / np.timedelta64(1, "D")
-    whole = days.astype("datetime64[D]")
-    months = days.astype("datetime64[M]").astype(np.int64)
-    return {
-        "year": 1970.0 + months // 12,
-        "month": 1.0 + months % 12,
-        # The first of January 1970 was a Thursday.
-        "weekday": (whole.astype(np.int64) + 3.0) % 7,
-        "hour": (days - whole) / np.timedelta64(1, "h"),
-        "days": since,
-    }
-
-
-def _seconds(days: float | None) -> np.timedelta64:
-    return np.timedelta64(round(86400 * (days or 0.0)), "s")
-
-
-def _how(column: Any, known: Written | None, attribute: str) -> Written | None:
-    """How a column of text is written: as in training, unless it was not text there."""
-    if known is not None or not is_text(column.type):
-        return known
-    texts = read_texts(column.combine_chunks(), markers=True)
-    found = None if texts is None or isinstance(texts, Fault) else find_written(texts)
-    return found if found is not None and getattr(found, attribute) is not None else None
-
-
-def _wrong_kind(cells: Cells, wanted: str) -> Fault:
-    """The fault of a column that held numbers or dates in training and does not now."""
-    if not is_texts(cells):
-        return Fault(
-            f"holds {'dates' if is_dates(cells) else 'numbers'}, and held {wanted} in training", f"write {wanted}"
-        )
-    text, row = first_text(cells)
+def _read_as(wanted: str, column: Any, written: Written | None, *, markers: bool) -> Cells | Fault:
+    """Read a column that held numbers or dates in training; text is written as there, unless it was not text there."""
+    if written is None:
+        found = parse.find_written(parse.written_texts(column))
+        written = found if found is not None and found.kind == wanted else None
+    cells = parse.check_column(column, markers=markers, category=False, fill=_FILL, written=written)
+    if cells is None or isinstance(cells, Fault) or (kind := parse.kind_of(cells)) == wanted:
+        return cells
+    if kind != "text":
+        return Fault(f"holds {kind}, and held {wanted} in training", f"write {wanted}")
+    text, row = parse.first_text(cells)
     finding = f'holds text (the first is "{text}" in data row {row}), and held {wanted} in training'
     return Fault(finding, f"write it as {wanted}")
-
-
-def first_text(texts: Any) -> tuple[str, int]:
-    """The first text that is not a number, or else the first text, and its row."""
-    valid = pc.is_valid(texts)
-    odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
-    row = pc.index(odd if pc.any(odd).as_py() else valid, True).as_py()
-    return texts[row].as_py(), row + 1
 
 
 def _first_missing(column: str, missing: Booleans, fate: str) -> list[Note]:
     """Say how missing values are treated in a column that had none in training."""
     if not missing.any():
         return []
-    values = f"{count_flags(missing, 'missing value')}, none in training"
+    values = f"{parse.count_flags(missing, 'missing value')}, none in training"
     return [_column_note("first-missing-values", column, values, fate)]
 
 
@@ -456,16 +399,14 @@ class TableEncoder:
         X = np.zeros((table.num_rows, len(names)))
         faults: dict[str, Fault] = {}
         notes = self._notes(table, where)
-        start = 0
-        for column in self.columns:
+        ends = np.cumsum([len(column.outputs) for column in self.columns])
+        for column, block in zip(self.columns, np.split(X, ends[:-1], axis=1)):
             cells = column.read(table.column(column.name), markers=self.impute)
-            stop = start + len(column.outputs)
             if isinstance(cells, Fault):
                 faults[column.name] = cells._replace(remedy=fill) if fill and cells.fillable else cells
             else:
-                notes += odd_notes(column.name, odd_texts(table.column(column.name), cells))
-                notes += column.encode(cells, X[:, start:stop])
-            start = stop
+                notes += parse.odd_notes(column.name, parse.odd_texts(table.column(column.name), cells))
+                notes += column.encode(cells, block)
         if faults:
             raise unusable_columns(faults, where)
         return Encoded(X, names, tuple(notes), table)
@@ -494,11 +435,11 @@ class TableEncoder:
         kind = column.type
         # Fractions and truth values have more than one spelling; better no note than a wrong one.
         spellings = kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind)
-        labels = None if spellings else parse_column(column, markers=False, category=True)
-        if is_texts(labels):
+        labels = None if spellings else parse.parse_column(column, markers=False, category=True)
+        if parse.is_texts(labels):
             other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
             template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
-            found = f'column "{self.domain}" of {where} has {count_flags(other, "label")}'
+            found = f'column "{self.domain}" of {where} has {parse.count_flags(other, "label")}'
             notes += [Note("other-domains", template, labels=found, focal=self.focal)] if other.any() else []
         return notes
 
@@ -533,24 +474,19 @@ class TableEncoder:
 
 
 _COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn, DateColumn, EmbeddedColumn)}
-#: The types that the values of a description may have, by their names.
-_TYPES: dict[str, set[type]] = {"name": {str}, "domain": {str, NoneType}, "focal": {str, NoneType}}
-_TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneType}}
-_TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
-_TYPES |= {"content": {str}, "network": {str}, "identity": {str}, "width": {int}}
-_TYPES |= {"unit": {str, NoneType}}
-_TYPES |= {"decimal": {str, NoneType}, "dates": {str, NoneType}, "parts": {list}, "origin": {str}}
-
-
+#: The types that the values of a description may have, by the annotations of the fields.
+_TYPES: dict[str, set[type]] = {"str": {str}, "str | None": {str, NoneType}, "bool": {bool}, "int": {int}}
+_TYPES |= {"float | None": {int, float, NoneType}}
+_TYPES |= {"tuple[str, ...]": {list}, "tuple[str, ...] | None": {list, NoneType}}
 #: What else must hold of some of them.
 _RANGES: dict[str, Any] = {
     "levels": lambda levels: len(levels) > 1,
     "content": lambda content: content in ("text", "images"),
     "width": lambda width: 0 < width <= _WIDEST,
-    "parts": lambda parts: set(parts) <= set(DATE_PARTS),
+    "parts": lambda parts: set(parts) <= set(parse.DATE_PARTS),
     "unit": lambda unit: unit is None or 0 < len(unit) <= _LONGEST_UNIT,
     "decimal": lambda mark: mark in (None, ".", ",", ":"),
-    "dates": lambda written: written is None or written in DATE_FORMATS,
+    "dates": lambda written: written is None or written in parse.DATE_FORMATS,
     "origin": lambda day: re.fullmatch(r"\d{4}-\d{2}-\d{2}", day),
 }
 
@@ -561,30 +497,16 @@ def _with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _rebuild(cls: Any, spec: Mapping[str, Any], **known: Any) -> Any:
     """Build a dataclass from its description; a list must hold distinct texts and becomes a tuple."""
-    for name in (field.name for field in fields(cls) if field.name not in known):
+    for name, kind in ((field.name, str(field.type)) for field in fields(cls) if field.name not in known):
         value = spec[name]
         # Not isinstance: a truth value is an int as well.
-        fits = type(value) in _TYPES[name] and (not isinstance(value, float) or math.isfinite(value))
+        fits = type(value) in _TYPES[kind] and (not isinstance(value, float) or math.isfinite(value))
         if fits and isinstance(value, list):
             fits = all(isinstance(text, str) for text in value) and len(set(value)) == len(value)
         if not fits or not _RANGES.get(name, lambda _: True)(value):
             raise _damaged(f"{name!r} is {value!r}")
         known[name] = tuple(value) if isinstance(value, list) else value
     return cls(**known)
-
-
-def odd_notes(name: str, odd: Sequence[str]) -> list[Note]:
-    """Say which texts of a column of numbers or dates count as missing.
-
-    Examples
-    --------
-    >>> odd_notes("rooms", ["many", "few", "many"])
-    ['column "rooms" has 3 texts among its values ("many", "few"), which count as missing']
-    """
-    shown, count = quoted(list(dict.fromkeys(odd))), counted((len(odd), "text"))
-    template = 'column "{column}" has {count} among its values ({texts}), which {counts} as missing'
-    counts = "counts" if len(odd) == 1 else "count"
-    return [Note("odd-texts", template, column=name, count=count, texts=shown, counts=counts)] if odd else []
 
 
 def _damaged(what: str) -> DataError:

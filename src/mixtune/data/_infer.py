@@ -19,35 +19,11 @@ import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
 from mixtune._messages import Note, Wording, quoted, setting
+from mixtune.data import _parse_column as parse
 from mixtune.data._embeddings import embedded_column
-from mixtune.data._encoder import (
-    DATE_PARTS,
-    MISSING,
-    OTHER,
-    DateColumn,
-    InputColumn,
-    LevelColumn,
-    NumberColumn,
-    TargetColumn,
-    date_parts,
-    first_text,
-    odd_notes,
-)
-from mixtune.data._parse_column import (
-    MARKERS,
-    Cells,
-    Fault,
-    check_column,
-    is_dates,
-    is_missing,
-    is_text,
-    is_texts,
-    odd_texts,
-    phrase,
-    read_texts,
-)
+from mixtune.data._encoder import MISSING, OTHER, DateColumn, InputColumn, LevelColumn, NumberColumn, TargetColumn
+from mixtune.data._parse_column import Cells, Fault, Written
 from mixtune.data._tables import Table, unusable_columns
-from mixtune.data._written import Written, find_written, is_ambiguous, signs
 from mixtune.errors import DataError
 
 _MOST_CLASSES = 1000
@@ -132,7 +108,7 @@ def infer_columns(
     >>> notes
     ['column "unit" is "cm" in every row and is left out']
     """
-    fill = phrase("fill them in, or impute them with {fix}", fix=_IMPUTE)
+    fill = parse.phrase("fill them in, or impute them with {fix}", fix=_IMPUTE)
     columns: list[InputColumn] = []
     notes: list[Note] = []
     faults: dict[str, Fault] = {}
@@ -153,7 +129,7 @@ def infer_columns(
         if not known:
             notes.append(Note("empty-column", 'column "{column}" has no values and is left out', column=name))
             continue
-        missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
+        missing = sum(int(parse.is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
         if name in (embedded or {}):
             found = _infer_embedded(name, known, missing, *(embedded or {})[name])
         else:
@@ -162,7 +138,7 @@ def infer_columns(
         columns += [] if found.column is None else [found.column]
         filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
     if faults:
-        leave = phrase(", or leave out such columns with {fix}", fix=setting("ignore", ",".join(faults)))
+        leave = parse.phrase(", or leave out such columns with {fix}", fix=setting("ignore", ",".join(faults)))
         raise unusable_columns(faults, _all_of(parts), leave, fixes=_fixes(faults))
     if filled:
         template = "missing values were imputed: {columns}"
@@ -186,9 +162,9 @@ def _infer_column(
     name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool, max_levels: int, keep: bool
 ) -> _Found:
     """What one column becomes."""
-    if is_texts(known[0]):
+    if parse.is_texts(known[0]):
         return _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
-    if is_dates(known[0]):
+    if parse.is_dates(known[0]):
         return _infer_dates(name, known, missing, read, impute=impute)
     if not keep and not missing and (finding := _identifies(name, known)):
         return _Found(None, [_unused_note(name, finding)])
@@ -210,10 +186,10 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
     days = np.concatenate(known)
     days = days[~np.isnat(days)]
     origin = str(days.min().astype("datetime64[D]"))
-    values = date_parts(days, origin)
+    values = parse.date_parts(days, origin)
     # Dates that only name a month fall on its first day, whatever weekday that is.
     monthly = bool(np.all(days == days.astype("datetime64[M]")))
-    varied = (part for part in DATE_PARTS if values[part].min() < values[part].max())
+    varied = (part for part in parse.DATE_PARTS if values[part].min() < values[part].max())
     parts = tuple(part for part in varied if not (monthly and part == "weekday"))
     if not parts:
         return _Found(None, [left_out(name, f"is {origin} in every row")])
@@ -305,7 +281,7 @@ def infer_target(
     found = read.cells
     if fault := _two_kinds(name, parts, found, _DROP):
         raise fault.error("two-kinds")
-    kept = [~is_missing(cells, part.table.num_rows) for cells, part in zip(found, parts)]
+    kept = [~parse.is_missing(cells, part.table.num_rows) for cells, part in zip(found, parts)]
     known = [cells for cells in found if cells is not None]
     if not known:
         raise DataError(f'column "{name}" of {_all_of(parts)} has no values; name the column to predict')
@@ -321,7 +297,7 @@ def infer_target(
 def _is_binary(found: Sequence[Cells]) -> bool:
     """Whether all targets are the numbers 0 and 1, and both occur."""
     known = [cells for cells in found if cells is not None]
-    if not known or any(is_texts(cells) or is_dates(cells) for cells in known):
+    if not known or any(parse.kind_of(cells) != "numbers" for cells in known):
         return False
     values = np.concatenate(known)
     zeros, ones = values == 0, values == 1
@@ -334,12 +310,11 @@ def _read_column(
     """Read one column of all tables in the same way."""
     raw = [part.table.column(name) for part in parts]
     category = category or any(kinds.is_dictionary(column.type) for column in raw)
-    texts = [] if category else [read_texts(each.combine_chunks(), markers=True) for each in raw if is_text(each.type)]
-    held = [each for each in texts if is_texts(each)]
+    held = [] if category else [texts for each in raw if (texts := parse.written_texts(each)) is not None]
     joined = pa.chunked_array(held, pa.large_string()).combine_chunks() if held else None
-    written = None if joined is None else find_written(joined, decimal=parts[0].decimal)
+    written = parse.find_written(joined, decimal=parts[0].decimal)
     reading: dict[str, Any] = {"markers": markers, "category": category, "fill": fill, "noun": noun, "written": written}
-    cells = [check_column(column, **reading) for column in raw]
+    cells = [parse.check_column(column, **reading) for column in raw]
     notes = [] if written is None else _written_notes(name, joined, written, raw, cells)
     # Decimal commas of the whole file are told once, with the file.
     told = [note for note in notes if not (note.code == "decimal-commas" and parts[0].decimal == ",")]
@@ -349,10 +324,10 @@ def _read_column(
 def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], cells: Sequence[Any]) -> list[Note]:
     """Say how numbers that are written as text were read, which texts are none, and which dates can be read twice."""
     notes = []
-    if written.dates is not None and is_ambiguous(texts, written):
+    if written.dates is not None and parse.is_ambiguous(texts, written):
         template = 'the order of day and month in column "{column}" is ambiguous; the dates are read as {words}'
         notes.append(Note("ambiguous-dates", template, column=name, words=written.words))
-    if written.decimal is not None and (found := signs(texts)):
+    if written.decimal is not None and (found := parse.signs(texts)):
         template = 'the numbers in column "{column}" are read without their signs ({signs})'
         notes.append(Note("number-signs", template, column=name, signs=", ".join(found)))
     if written.unit is not None:
@@ -363,22 +338,21 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
         notes.append(Note("decimal-commas", template, column=name))
     if written.decimal == ":":
         notes.append(Note("hours", 'the times in column "{column}" are read as hours', column=name))
-    odd = [text for column, values in zip(raw, cells) for text in odd_texts(column, values)]
-    return notes + odd_notes(name, odd)
+    odd = [text for column, values in zip(raw, cells) for text in parse.odd_texts(column, values)]
+    return notes + parse.odd_notes(name, odd)
 
 
 def _read_target(parts: Sequence[Part], name: str, *, kind: str, drop: bool) -> _Read:
-    fill = phrase("fill them in, or drop the rows with {fix}", fix=_DROP)
+    fill = parse.phrase("fill them in, or drop the rows with {fix}", fix=_DROP)
     truth = kind == "auto" and any(kinds.is_boolean(part.table.column(name).type) for part in parts)
-    read = _read_column(
-        parts, name, markers=drop, category=kind == "classes" or truth, fill=fill, noun="missing target"
-    )
+    category = kind == "classes" or truth
+    read = _read_column(parts, name, markers=drop, category=category, fill=fill, noun="missing target")
     for part, cells in zip(parts, read.cells):
         fault = cells if isinstance(cells, Fault) else None
-        if kind == "number" and is_texts(cells):
-            remedy = phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
-            fault = Fault(f'holds text (such as "{first_text(cells)[0]}")', remedy)
-        if is_dates(cells):
+        if kind == "number" and parse.is_texts(cells):
+            remedy = parse.phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
+            fault = Fault(f'holds text (such as "{parse.first_text(cells)[0]}")', remedy)
+        if parse.is_dates(cells):
             fault = Fault("holds dates or times", "name a target of numbers or of classes, or turn dates into numbers")
         if fault is not None:
             fixes: dict[str, Any] = {"drop_missing_target": True} if fault.fillable else {}
@@ -388,11 +362,7 @@ def _read_target(parts: Sequence[Part], name: str, *, kind: str, drop: bool) -> 
 
 def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: Wording) -> Fault | None:
     """What is wrong with a column that holds numbers or dates in one table and texts in another."""
-    known = [
-        ("text" if is_texts(cells) else "dates" if is_dates(cells) else "numbers", part.where, cells)
-        for part, cells in zip(parts, found)
-        if cells is not None
-    ]
+    known = [(parse.kind_of(cells), part.where, cells) for part, cells in zip(parts, found) if cells is not None]
     other = next((each for each in known if each[0] != known[0][0]), None)
     if other is None:
         return None
@@ -400,12 +370,12 @@ def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: W
     (kind, here, _), (its, there, cells) = sorted((known[0], other), key=lambda each: each[0] == "text")
     where = f'column "{name}" holds {kind} in {here} and {its} in {there}'
     hint: Any = ""
-    if is_texts(cells):
-        value, row = first_text(cells)
+    if parse.is_texts(cells):
+        value, row = parse.first_text(cells)
         where = f'{where} (the first is "{value}" in data row {row})'
-        hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
+        hint = parse.phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in parse.MARKERS else ""
     advice = "{hint}write it in the same way everywhere, or read it as text everywhere with {fix}"
-    return Fault(where, phrase(advice, hint=hint, fix=setting("categories", name)))
+    return Fault(where, parse.phrase(advice, hint=hint, fix=setting("categories", name)))
 
 
 def constant_notes(name: str, values: Sequence[Floats]) -> list[Note]:
@@ -435,7 +405,7 @@ def level_notes(name: str, levels: Sequence[str], fill: Wording) -> list[Note]:
     ['column "c" has the category "?"; if that marks missing values, pass missing="impute"', 'column "c" has categories that differ only in capital letters ("Red", "red"); they count as different']
     """  # noqa: E501
     notes = []
-    if marks := [level for level in levels if level in MARKERS]:
+    if marks := [level for level in levels if level in parse.MARKERS]:
         template = 'column "{column}" has the category {levels}; if that marks missing values, pass {fix}'
         notes.append(Note("marker-level", template, column=name, levels=quoted(marks), fix=fill))
     return notes + similar_notes(name, levels, "categories")

@@ -1,17 +1,16 @@
 """Files in, tables out: CSV, Parquet, Arrow, Excel and JSON, also compressed, with errors that name the file."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import sys
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -21,11 +20,11 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 
-from mixtune._messages import Note, Wording, quoted
+from mixtune._checks import import_extra
+from mixtune._messages import Note, Wording, counted_note, quoted
 from mixtune.data._csv_files import UTF8, CsvFormat, FileTable, detect_csv, plain_name, read_csv
 from mixtune.data._parse_column import Fault, phrase
-from mixtune.data._records import read_excel, read_json
-from mixtune.data._tables import Table, check_names, is_table
+from mixtune.data._tables import Table, check_names, is_table, records_table
 from mixtune.errors import DataError, ParameterError
 
 #: What stands for standard input.
@@ -44,9 +43,8 @@ _KINDS = {
 
 def _unzip(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = [
-            each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")
-        ]
+        files = (each for each in archive.infolist() if not each.is_dir())
+        members = [each for each in files if not each.filename.startswith("__MACOSX")]
         if len(members) != 1:
             raise OSError(f"it holds {len(members)} files, not one; unpack it")
         return archive.read(members[0])
@@ -75,9 +73,8 @@ def as_paths(paths: Any) -> list[Path]:
         raise ParameterError(f"paths={paths!r} must be a path or several paths") from error
     for item in items:
         if is_table(item):
-            raise ParameterError(
-                f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table or fit_table"
-            )
+            kind = type(item).__name__
+            raise ParameterError(f"paths holds a {kind}, not files; pass it to Domains.from_table or fit_table")
         if not isinstance(item, str | os.PathLike):
             raise ParameterError(f"paths holds {item!r}, which is not a path; pass texts or pathlib.Path objects")
     if not items:
@@ -267,6 +264,94 @@ def _read_arrow(data: Any) -> Table:
         return feather.read_table(pa.BufferReader(data))
     except pa.ArrowInvalid:
         return pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+
+
+def read_json(data: bytes, path: Path) -> Table:
+    """Read JSON lines, one object a line, or one list of objects; members of an object become columns of their own.
+
+    Examples
+    --------
+    >>> read_json(b'{"x": 1, "at": {"city": "Rome"}}\\n{"x": 2.5}\\n', Path("a.jsonl")).to_pydict()
+    {'x': [1.0, 2.5], 'at.city': ['Rome', None]}
+    >>> read_json(b'{"source": "a service", "data": [{"x": 1}, {"x": 2}]}', Path("a.json")).to_pydict()
+    {'x': [1, 2]}
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError:
+            found = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as error:
+        raise DataError(f'"{path}" cannot be read as JSON: {error}') from error
+    if isinstance(found, Mapping):
+        names, rows = found.get("columns"), found.get("data")
+        if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
+            if any(len(row) != len(names) for row in rows):
+                raise DataError(f'rows of "{path}" do not have one value per column; write one object per row')
+            return records_table(list(map(str, names)), rows)
+        # Either columns by name, possibly with numbered rows as pandas writes them, or a single row.
+        columns = {str(name): _without_numbers(values) for name, values in found.items()}
+        if columns and all(isinstance(values, list) and not _are_rows(values) for values in columns.values()):
+            if len({len(values) for values in columns.values()}) > 1:
+                raise DataError(f'"{path}" holds columns of different lengths; write one object per row')
+            return records_table(list(columns), list(zip(*columns.values())))
+        # Web services often return the rows in one member, and others that describe them.
+        lists = [values for values in columns.values() if _are_rows(values)]
+        found = lists[0] if len(lists) == 1 else [found]
+    if not _are_rows(found):
+        raise DataError(f'"{path}" does not hold rows; write one object per line, such as {{"x": 1, "y": 2}}')
+    flat = [_flat(row) for row in found]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    return records_table(names, [[row.get(name) for name in names] for row in flat])
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
+def _without_numbers(values: Any) -> Any:
+    """The values of numbered rows."""
+    numbered = isinstance(values, Mapping) and bool(values) and all(str(row).isdigit() for row in values)
+    return list(values.values()) if numbered else values
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        flat |= _flat(value, f"{before}{name}.") if isinstance(value, Mapping) else {f"{before}{name}": value}
+    return flat
+
+
+def read_excel(data: bytes, path: Path) -> tuple[Table, list[Note]]:
+    """Read the first sheet of an Excel workbook that has rows; lines above the header are skipped."""
+    openpyxl = import_extra("openpyxl", "excel", "reading Excel files")
+    try:
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f'"{path}" cannot be read as an Excel workbook: {error}') from error
+    sheets = {sheet.title: _used_rows(sheet) for sheet in book.worksheets}
+    book.close()
+    name = next((title for title, rows in sheets.items() if len(rows) > 1), None)
+    if name is None:
+        raise DataError(f'"{path}" has no sheet with a header and rows; leave it out')
+    rows, notes = sheets[name], []
+    if others := [title for title, held in sheets.items() if held and title != name]:
+        template = '"{file}" has several sheets; only "{sheet}" is read, not {others}'
+        notes.append(Note("sheets", template, file=path.name, sheet=name, others=quoted(others)))
+    most = max(sum(cell is not None for cell in row) for row in rows[:50])
+    start = next(place for place, row in enumerate(rows) if 2 * sum(cell is not None for cell in row) > most)
+    if start:
+        words = 'before the header of "{file}" {are} skipped'
+        notes.append(counted_note("skipped-lines", start, "line", words, file=path.name))
+    header, body = rows[start], rows[start + 1 :]
+    width = max(place + 1 for row in (header, *body) for place, cell in enumerate(row) if cell is not None)
+    names = ["" if cell is None else str(cell) for cell in (*header, *[None] * width)][:width]
+    return records_table(names, [(*row, *[None] * width)[:width] for row in body]), notes
+
+
+def _used_rows(sheet: Any) -> list[tuple[Any, ...]]:
+    return [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
 
 
 def _distinct_names(table: Table, path: Path) -> tuple[Table, list[Note]]:

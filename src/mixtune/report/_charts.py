@@ -33,6 +33,7 @@ MOST_INTERVALS = 80
 MOST_POINTS = 20
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
+Span = tuple[float, float]
 Points = Iterable[tuple[float, float]]
 #: A method, a number as text, and the number with the ends of its interval.
 MethodRow = tuple[str, str, tuple[float, float | None, float | None]]
@@ -84,7 +85,7 @@ def nice_ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -
     return [tick for tick in ticks if not whole or tick.is_integer()]
 
 
-def nice_range(values: Iterable[float | None], *, room: float = 0.06) -> tuple[float, float]:
+def nice_range(values: Iterable[float | None], *, room: float = 0.06) -> Span:
     """A range that holds all finite values with a little room on both sides.
 
     Examples
@@ -178,17 +179,11 @@ class Drawing:
         self.text(4, 12, label, "label", "start")
 
     def axes(
-        self,
-        x: tuple[float, float],
-        y: tuple[float, float],
-        labels: tuple[str, str],
-        *,
-        end: float = RIGHT,
-        **y_axis: Any,
+        self, x: Span, y: Span, labels: tuple[str, str], *, end: float = RIGHT, log: bool = False, **y_axis: Any
     ) -> tuple[Scale, Scale]:
         """Both axes over these ranges, the horizontal one up to ``end``; ``y_axis`` are options of :meth:`y_axis`."""
-        across, up = Scale(*x, LEFT, end), Scale(*y, self.height - 44, TOP + 4)
-        self.x_axis(across, self.height - 44, labels[0], TOP)
+        across, up = Scale(*x, LEFT, end, log), Scale(*y, self.height - 44, TOP + 4)
+        self.x_axis(across, self.height - 44, labels[0], TOP, log_ticks(*x) if log else None)
         self.y_axis(up, labels[1], **y_axis)
         return across, up
 
@@ -197,7 +192,7 @@ class Drawing:
         places = {"x": start + 0.7, "y": scale(value), "width": end - start - 1.4, "height": scale.start - scale(value)}
         self.add("rect", "bar", tip=tip, **places)
 
-    def curve(self, x: Scale, y: Scale, points: Iterable[tuple[float, float]], style: str) -> None:
+    def curve(self, x: Scale, y: Scale, points: Points, style: str) -> None:
         """A line through points, given by their values."""
         self.shape("polyline", [(x(at), y(value)) for at, value in points], f"curve {style}")
 
@@ -258,17 +253,15 @@ def ridge_chart(path: RidgeFact, family: str) -> Markup:
     middle = (min(path.errors) + max(path.errors)) / 2
     low, high = nice_range([*path.errors, 0.95 * middle, 1.05 * middle], room=0.08)
     low -= 0.17 * (high - low)  # room for words below the curve
-    ends = f"from {number(path.errors[0])} to {number(path.errors[-1])}; chosen {number(path.chosen)}"
-    drawing = Drawing("ridge", "Error along the effective ridge", ends, 250.0)
-    x = Scale(path.ridges[0], path.ridges[-1], LEFT, RIGHT - 8, log=True)
-    y = Scale(low, high, 206.0, TOP + 4)
-    drawing.x_axis(x, 206, "effective ridge (larger: more shrinkage)", TOP, log_ticks(x.low, x.high))
-    drawing.y_axis(y, "left-out error", most=6)
+    about = f"from {number(path.errors[0])} to {number(path.errors[-1])}; chosen {number(path.chosen)}"
+    drawing = Drawing("ridge", "Error along the effective ridge", about, 250.0)
+    ends, labels = (path.ridges[0], path.ridges[-1]), ("effective ridge (larger: more shrinkage)", "left-out error")
+    x, y = drawing.axes(ends, (low, high), labels, end=RIGHT - 8, log=True, most=6)
     drawing.curve(x, y, zip(path.ridges, path.errors), "main")
     if len(path.ridges) <= MOST_POINTS:
         for ridge, error in zip(path.ridges, path.errors):
             drawing.dot(x(ridge), y(error), 2.5, "dot main", f"effective ridge {number(ridge)}: error {number(error)}")
-    chosen = min(max(path.chosen, path.ridges[0]), path.ridges[-1])
+    chosen = min(max(path.chosen, x.low), x.high)
     error = float(np.interp(math.log(chosen), np.log(path.ridges), path.errors))
     at = x(chosen), y(error)
     drawing.line(*at, at[0], 206, "drop")

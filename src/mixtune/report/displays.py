@@ -81,9 +81,8 @@ class WeightsDisplay(Display):
         """Draw the weights of a fitted model."""
         weights = getattr(estimator_of(model), "weights_", None)
         if weights is None:
-            raise DataError(
-                f"a {type(model).__name__} has no weights of domains; draw those of a RegretOptimalRegressor"
-            )
+            kind = type(model).__name__
+            raise DataError(f"a {kind} has no weights of domains; draw those of a RegretOptimalRegressor")
         return cls(weights.names, weights.values).plot(ax=ax, most=most)
 
     def plot(self, *, ax: Any = None, most: int = 20) -> Self:
@@ -244,16 +243,9 @@ def summary_frame(model: Any, of: str) -> Any:
         raise ParameterError(f'of={of!r} is unknown; choose "domains" or "columns"')
     facts = facts_of(model)
     domains = (facts.focal, *facts.sources)
-    return frame_of(
-        {
-            "domain": [each.name for each in domains],
-            "rows": [each.rows or None for each in domains],
-            "weight": [each.weight for each in domains],
-            "own_error": [each.own_error for each in domains],
-            "change_without": [each.change for each in domains],
-            "effect": [_effect(each, facts) for each in domains],
-        }
-    )
+    heads = ("domain", "rows", "weight", "own_error", "change_without", "effect")
+    cells = [(d.name, d.rows or None, d.weight, d.own_error, d.change, _effect(d, facts)) for d in domains]
+    return frame_of(dict(zip(heads, map(list, zip(*cells)))))
 
 
 def model_html(model: Any) -> Markup:

@@ -3,8 +3,6 @@
 ``every.html`` holds the words of the page; its frame and the parts of tables are those of :mod:`mixtune.report.page`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property

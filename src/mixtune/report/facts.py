@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from mixtune._array import Floats
 from mixtune.errors import DataError, MixtuneError, ParameterError
+from mixtune.report.columns import ColumnFacts, read_columns, stored_columns
 from mixtune.report.wording import carried_by, plain_value
 from mixtune.selection import MIXTUNE, OWN_ROWS
 
 if TYPE_CHECKING:
     from mixtune.estimators import Candidate, Measures, Sources
-    from mixtune.report.columns import ColumnFacts
 
 #: The family of candidates that are fitted to the focal rows alone.
 FOCAL_FAMILY = "focal only"
@@ -355,8 +356,6 @@ def read_facts(
     DataError
         If the rows are not those that the model was fitted to.
     """
-    from sklearn.utils.validation import _num_samples
-
     from mixtune.estimators import as_sources, left_out_rows
 
     inner = _fitted(model)
@@ -382,8 +381,6 @@ def read_facts(
         )
     found = left_out_rows(model)
     if explain:
-        from mixtune.report.columns import read_columns
-
         about: dict[str, Any] = {"left_out": found, "columns": columns, "parts": _parts(X, given)}
         facts = replace(facts, columns=read_columns(model, **about))
     if not np.all(np.isfinite(predicted)):
@@ -403,7 +400,6 @@ def stored_facts(model: Any) -> Facts:
         As :meth:`mixtune.TableModel.load` gives it.
     """
     from mixtune.estimators import left_out_rows
-    from mixtune.report.columns import stored_columns
 
     estimator, rows, name = model.estimator, model.about.get("rows"), model.encoder.target.name
     inner = _fitted(estimator)
@@ -429,8 +425,6 @@ def _parts(X: Any, sources: Sources | None) -> list[Floats] | None:
 
 def _fitted(model: Any) -> Any:
     """The fitted regressor: of a classifier, the one behind its scores."""
-    from sklearn.utils.validation import check_is_fitted
-
     inner = getattr(model, "regressor_", model)
     check_is_fitted(inner, "coef_")
     return inner
@@ -438,8 +432,6 @@ def _fitted(model: Any) -> Any:
 
 def _source_rows(sources: Sources, inner: Any) -> dict[str, int]:
     """How many rows the fit saw of each source."""
-    from sklearn.utils.validation import _num_samples
-
     rows = {name: _num_samples(source.X) for name, source in sources.items()}
     columns = getattr(inner, "feature_names_in_", None)
     for stream in sources.streams:

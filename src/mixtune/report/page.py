@@ -167,13 +167,8 @@ def templates() -> "Environment":
     tables = (candidates_table, classes_table, datasets_table, maps_table, miss_table, removal_table)
     shared = (*words, *tables, family_name, family_shares, predicted, zip)
     found.globals |= {each.__name__: each for each in shared}
-    found.globals |= {
-        "draw": charts,
-        "inf": math.inf,
-        "once": dict.fromkeys,
-        "COVERAGE": COVERAGE,
-        "HELP_MARGIN": HELP_MARGIN,
-    }
+    found.globals |= {"draw": charts, "inf": math.inf, "once": dict.fromkeys}
+    found.globals |= {"COVERAGE": COVERAGE, "HELP_MARGIN": HELP_MARGIN}
     found.globals |= {"MOST_OUTPUTS": MOST_OUTPUTS, "TOP_CANDIDATES": TOP_CANDIDATES}
     return found
 

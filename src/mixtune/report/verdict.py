@@ -49,27 +49,22 @@ def give_verdict(facts: Facts) -> Verdict:
     if known is None:
         sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
         return Verdict(f"{sentence}.", "even", (), "Add focal rows with known targets.")
-    reduction, low, high = known
-    if low > 0:
-        tone, change = "good", f"Transfer clearly helps: the error is {percent(reduction)} lower"
-        interval = f"{percent(low).removesuffix('%')} to {percent(high)}"
-    elif high < 0:
-        tone, change = "bad", f"Transfer clearly hurts: the error is {percent(-reduction)} higher"
-        interval = f"{percent(-high).removesuffix('%')} to {percent(-low)}"
-    else:
-        how = "the same" if abs(reduction) < 5e-4 else _side(reduction)
-        rows = counted((facts.focal.rows, "focal row"))
-        opening = f"{rows} cannot tell whether transfer helps"
-        if graded(*known):
-            opening = f"Transfer probably {'helps' if reduction > 0 else 'hurts'}"
-        tone, change = "even", f"{opening}: the error is {how}"
-        interval = f"{_side(low)} to {_side(high)}"
+    (reduction, low, high), grade = known, graded(*known)
+    opening = f"Transfer {grade} {'helps' if reduction > 0 else 'hurts'}"
+    tone, how, interval = "even", _side(reduction), f"{_side(low)} to {_side(high)}"
+    if grade == "clearly":
+        tone, (least, most) = "good" if low > 0 else "bad", sorted((abs(low), abs(high)))
+        interval = f"{percent(least).removesuffix('%')} to {percent(most)}"
+    elif abs(reduction) < 5e-4:
+        how = "the same"
+    if not grade:
+        opening = f"{counted((facts.focal.rows, 'focal row'))} cannot tell whether transfer helps"
     helped, meaning = _which_helped(facts)
     evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
     # Where the rows cannot tell whether transfer helps, a dataset that helped would contradict it.
     named = can_tell(facts) and any(effect_of(each) == "helped" for each in facts.sources)
-    which = "" if named and not graded(*known) else f"; {helped}"
-    sentence = f"{change} (95% interval {interval}){which}."
+    which = "" if named and not grade else f"; {helped}"
+    sentence = f"{opening}: the error is {how} (95% interval {interval}){which}."
     return Verdict(sentence, tone, (evidence, meaning), _advice(facts, *known))
 
 
