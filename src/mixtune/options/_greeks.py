@@ -30,13 +30,11 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Floats
+from mixtune.options._european import Mean
 from mixtune.options._martingale import without_noise
 from mixtune.options._paths import PathData
 from mixtune.options._process import Process, TermStructure, mean_over
 from mixtune.options._settings import METHOD, TimeGrid
-
-#: From samples to their mean and its standard error.
-Mean = Callable[[Floats], tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)

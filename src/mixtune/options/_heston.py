@@ -124,15 +124,10 @@ class VarianceProcess(Process):
         rho = per_asset("rho", self.rho, n_assets)
         if not np.all(np.abs(rho) <= 1):
             raise ParameterError(f"rho must be a correlation, between -1 and 1; got {self.rho!r}")
-        self._store(
-            rho=float(rho[0]) if np.ndim(self.rho) == 0 else rho,
-            **{name: self._parameter(name, n_assets) for name in ("v0", "v_mean", "v_speed", "v_vol")},
-        )
-
-    def _parameter(self, name: str, n_assets: int) -> Any:
-        """A number as it is, or one per asset."""
-        value = getattr(self, name)
-        return check_nonnegative(name, value) if np.ndim(value) == 0 else per_asset(name, value, n_assets, least=0)
+        for name in ("v0", "v_mean", "v_speed", "v_vol"):
+            value, one = getattr(self, name), np.ndim(getattr(self, name)) == 0
+            vars(self)[name] = check_nonnegative(name, value) if one else per_asset(name, value, n_assets, least=0)
+        vars(self)["rho"] = float(rho[0]) if np.ndim(self.rho) == 0 else rho
 
     @property
     def _normals_per_step(self) -> int:
@@ -312,7 +307,7 @@ class Heston(VarianceProcess):
         factor = _joint_factor(self.correlation, self.rho, self.n_assets)
         if self.scheme == "inverse-gaussian" and factor is not None:
             raise ParameterError('correlated assets need scheme "qe"; leave scheme out')
-        self._store(
+        vars(self).update(
             substeps=None if substeps is None else check_whole("substeps", substeps, least=1),
             scheme="qe" if self.scheme == "auto" and substeps is not None else self.scheme,
             # The others need functions that few array libraries have.

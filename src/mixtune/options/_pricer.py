@@ -53,24 +53,15 @@ from mixtune._array import Array, Booleans, Floats, Integers, slices
 from mixtune._checks import check_whole
 from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
+from mixtune.options import _european as exact
 from mixtune.options import training as learn
-from mixtune.options._european import (
-    BaseValue,
-    Bias,
-    european_value,
-    known_european,
-    mean_growth,
-    never_exercised,
-    observed_bias,
-    with_chosen_steps,
-)
 from mixtune.options._greeks import Greek, Market, Sensitivity, Valued
 from mixtune.options._heston import VarianceProcess
 from mixtune.options._martingale import exchangeable, moves, relative_gains, symmetric, without_noise
 from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
 from mixtune.options._payoffs import PathPayoff, PayoffFunction
+from mixtune.options._process import Process, State
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers
-from mixtune.options.processes import Process, State
 from mixtune.weights import PredictiveWeights
 
 #: Inner states evaluated at a time.
@@ -375,7 +366,7 @@ class PriceResult(Estimate):
     times: Floats
     exercise_probability: Floats
     policy: learn.Policy
-    bias: Bias | None = None
+    bias: exact.Bias | None = None
     upper: UpperBound | None = None
     region: ExerciseRegion | None = None
     greeks: dict[str, Greek] = field(default_factory=dict)
@@ -439,7 +430,7 @@ def price(
     Parameters
     ----------
     process : Process
-        The market, see :mod:`mixtune.options.processes`.
+        The market, such as :class:`mixtune.options.BlackScholes`.
     payoff : callable
         Prices (..., assets) to payoffs (...).
     grid : TimeGrid
@@ -470,7 +461,7 @@ def price(
     with threadpool_limits(limits=1):
         with stage("choose steps"):
             how: dict[str, Any] = {"tolerance": settings.bias_tolerance, "seed": settings.seed}
-            process, steps = with_chosen_steps(process, payoff, grid, **how)
+            process, steps = exact.with_chosen_steps(process, payoff, grid, **how)
         run = PricingRun(process, payoff, grid, settings, steps)
         with stage("simulate"):
             paths = run.paths(settings.device)
@@ -513,7 +504,7 @@ class PricingRun:
     payoff: PayoffFunction
     grid: TimeGrid
     settings: PriceSettings
-    steps: Bias | None = None
+    steps: exact.Bias | None = None
     holds: bool | None = None  # where it is decided already whether early exercise is worth nothing
 
     @property
@@ -574,12 +565,12 @@ class PricingRun:
         """Whether early exercise is worth nothing for certain; the paper does not ask."""
         if self.holds is not None:
             return self.holds
-        return not self.settings.paper and never_exercised(self.process, self.payoff, self.grid)
+        return not self.settings.paper and exact.never_exercised(self.process, self.payoff, self.grid)
 
     @cached_property
     def european(self) -> float | None:
         """What the option is worth if held, where that is known today only; see :meth:`base`."""
-        return known_european(self.process, self.payoff, self.grid) if self.controlled else None
+        return exact.known_european(self.process, self.payoff, self.grid) if self.controlled else None
 
     @property
     def waits_for_sure(self) -> bool:
@@ -592,9 +583,9 @@ class PricingRun:
             return None
         return policy if self.waits_for_sure else self.train(training, state=policy.state, hold=True)
 
-    def base(self, market: Process, grid: TimeGrid) -> BaseValue | None:
+    def base(self, market: Process, grid: TimeGrid) -> exact.BaseValue | None:
         """European values of the option in a market, where they are known and wanted."""
-        return european_value(market, self.payoff, grid) if self.controlled else None
+        return exact.european_value(market, self.payoff, grid) if self.controlled else None
 
     def evaluation_paths(self, device: str | None = None) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
@@ -622,7 +613,7 @@ class PricingRun:
         settings, paper = self.settings, self.settings.paper
         model = learn.Local(0, METHOD.paper_ridge, "LO-1") if paper else learn.TunedLocal(0, settings.method)
         inside = settings.in_the_money and not everywhere and not hold
-        growth = mean_growth(self.process, self.grid) if isinstance(self.process, VarianceProcess) else None
+        growth = exact.mean_growth(self.process, self.grid) if isinstance(self.process, VarianceProcess) else None
         rule: dict[str, Any] = {"in_the_money": inside, "only_positive": not paper, "hold": hold, "growth": growth}
         rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled}
         if state is None:
@@ -668,7 +659,7 @@ class PricingRun:
         found = Estimate.of(samples, drawn=self.settings.drawn)
         return found.value, found.standard_error
 
-    def bias(self, evaluation: PathData, found: Estimate) -> Bias | None:
+    def bias(self, evaluation: PathData, found: Estimate) -> exact.Bias | None:
         """What the time steps do to the European price; a warning where that is more than accepted."""
         accepted = self.settings.bias_tolerance
         if found.price > 0:
@@ -677,7 +668,7 @@ class PricingRun:
         if bias is None:
             # Payoffs at maturity as they are, without the control of the American price.
             how: dict[str, Any] = {"estimate": self.mean, "tolerance": accepted}
-            bias = observed_bias(self.process, self.payoff, self.grid, evaluation.prices[:, -1], **how)
+            bias = exact.observed_bias(self.process, self.payoff, self.grid, evaluation.prices[:, -1], **how)
         if bias is None:
             return None
         bias = replace(bias, tolerance=accepted)
@@ -691,7 +682,7 @@ class PricingRun:
         self, policy: learn.Policy, held: learn.Policy | None, stop_now: bool, paths: tuple[PathData, PathData]
     ) -> dict[str, Greek]:
         """Greeks, from training and evaluation paths of today's market."""
-        multiples = mean_growth(self.process, self.grid) is not None
+        multiples = exact.mean_growth(self.process, self.grid) is not None
         now = paths if multiples else self.paths(None)
         learned = not self.hold and self.grid.n_dates > 1
 
@@ -728,7 +719,7 @@ class PricingRun:
         known = there.known_price(there.process, there.grid)
 
         def controlled(policy: learn.Policy) -> Floats:
-            growth = None if policy.growth is None else mean_growth(there.process, there.grid)
+            growth = None if policy.growth is None else exact.mean_growth(there.process, there.grid)
             flows = replace(policy, growth=growth).evaluate(evaluation).controlled
             if policy.base is None or known is None:
                 return discount * flows
@@ -742,7 +733,7 @@ class PricingRun:
         base = self.base(market, grid)
         if base is not None:
             return float(base(market.start(1).prices, 0)[0])
-        return known_european(market, self.payoff, grid) if self.controlled else None
+        return exact.known_european(market, self.payoff, grid) if self.controlled else None
 
     def rescaled(self, paths: PathData, factors: Floats) -> PathData:
         """Paths with prices (dates + 1, assets) times as high, and the payoffs of these dates."""

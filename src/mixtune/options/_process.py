@@ -181,15 +181,10 @@ class Process(ABC):
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
         """Advance without checking the arguments."""
 
-    def _store(self, **checked: Any) -> None:
-        """Replace settings of the frozen model by their checked values."""
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
     def _check_assets(self) -> int:
         """Check the parameters that all models of traded assets share: number of assets, prices and dividends."""
         n_assets = check_whole("n_assets", self.n_assets, least=1)
-        self._store(
+        vars(self).update(  # the model is frozen for users
             spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
             dividend=curve_per_asset("dividend", self.dividend, n_assets),
             cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
@@ -428,8 +423,7 @@ class TermStructure:
             raise ParameterError(f"times of a term structure must be a list that increases; got {self.times!r}")
         if values.ndim not in (1, 2) or len(values) != times.size:
             raise ParameterError(f"a term structure needs one value per time, {times.size}; got shape {values.shape}")
-        object.__setattr__(self, "times", freeze(times))
-        object.__setattr__(self, "values", freeze(values))
+        vars(self).update(times=freeze(times), values=freeze(values))
 
     def __mul__(self, factor: float) -> TermStructure:
         """The curve with all values multiplied."""
@@ -459,8 +453,7 @@ def curve_per_asset(name: str, value: Any, n_assets: int, *, least: float = -mat
     """``value`` as one number per asset, or as a term structure with one column per asset."""
     if not isinstance(value, TermStructure):
         return per_asset(name, value, n_assets, least=least)
-    values = np.asarray(value.values)
-    rows = [per_asset(name, row, n_assets, least=least) for row in values]
+    rows = [per_asset(name, row, n_assets, least=least) for row in np.asarray(value.values)]
     return TermStructure(value.times, np.stack(rows))
 
 
@@ -483,14 +476,9 @@ def dividend_schedule(value: Any, n_assets: int) -> tuple[tuple[float, Floats], 
         pairs = [(time, amount) for time, amount in value]
     except (TypeError, ValueError):
         raise ParameterError(f"cash_dividends must be pairs of time and amount; got {value!r}") from None
-    known = [
-        (
-            float(numbers("the time of a dividend", time, least=0, strict=True)),
-            per_asset("dividend", amount, n_assets, least=0),
-        )
-        for time, amount in pairs
-    ]
-    return tuple(sorted(known, key=lambda pair: pair[0]))
+    times = [float(numbers("the time of a dividend", time, least=0, strict=True)) for time, _ in pairs]
+    amounts = [per_asset("dividend", amount, n_assets, least=0) for _, amount in pairs]
+    return tuple(sorted(zip(times, amounts), key=lambda pair: pair[0]))
 
 
 def correlation_matrix(correlation: ArrayLike, n_assets: int) -> Floats | None:
@@ -584,9 +572,8 @@ def normal_blocks(
     ((9, 2, 2), True)
     """
     n_paths = check_whole("n_paths", n_paths, least=1)
-    step = max(BLOCK_PATHS, BLOCK_NORMALS // (n_intervals * per_interval))
-    if block_paths is not None:
-        step = check_whole("chunk_paths", block_paths, least=1)
+    fitting = max(BLOCK_PATHS, BLOCK_NORMALS // (n_intervals * per_interval))
+    step = fitting if block_paths is None else check_whole("chunk_paths", block_paths, least=1)
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(f"rng must be a generator such as numpy.random.default_rng(0); got {rng!r}")
     if antithetic and sobol:
@@ -717,12 +704,10 @@ class BlackScholes(Process):
 
     def __post_init__(self) -> None:
         n_assets = self._check_assets()
+        volatility = curve_per_asset("volatility", self.volatility, n_assets, least=0)
         matrix = correlation_matrix(self.correlation, n_assets)
-        self._store(
-            volatility=curve_per_asset("volatility", self.volatility, n_assets, least=0),
-            _matrix=matrix,
-            _factor=None if matrix is None else correlation_factor(matrix),
-        )
+        factor = None if matrix is None else correlation_factor(matrix)
+        vars(self).update(volatility=volatility, _matrix=matrix, _factor=factor)
 
     def start(self, n_paths: int) -> State:
         return State(constant_columns(self.spot, n_paths))
@@ -818,7 +803,8 @@ class FractionalBrownianMotion(Process):
         spot = per_asset("spot", self.spot, n_assets)
         if self.exponential and not np.all(spot > 0):
             raise ParameterError(f"exponential paths need spot > 0; got {self.spot!r}")
-        self._store(hurst=hurst, spot=spot, volatility=per_asset("volatility", self.volatility, n_assets, least=0))
+        volatility = per_asset("volatility", self.volatility, n_assets, least=0)
+        vars(self).update(hurst=hurst, spot=spot, volatility=volatility)
 
     def start(self, n_paths: int) -> NoiseState:
         prices = constant_columns(self.spot, n_paths)

@@ -277,8 +277,8 @@ class TimeGrid:
         if not math.isfinite(discount.sum()):
             raise ParameterError(f"rate={rate!r} discounts beyond what floating-point numbers hold; pass 0.05 for 5%")
         arrays = {"times": times, "rates": rates, "steps": steps, "discount": discount}
-        for name, value in {"maturity": float(times[-1]), "dates": steps.size, "rate": rate, **arrays}.items():
-            object.__setattr__(self, name, freeze(value) if name in arrays else value)
+        vars(self).update({name: freeze(array) for name, array in arrays.items()})
+        vars(self).update(maturity=float(times[-1]), dates=steps.size, rate=rate)
 
     @property
     def n_dates(self) -> int:
