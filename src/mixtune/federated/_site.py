@@ -22,7 +22,7 @@ from mixtune.errors import DataError
 from mixtune.federated import _masks as masks
 from mixtune.federated import _tuned as tuned
 from mixtune.federated._keys import Key, public_of
-from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
@@ -75,10 +75,8 @@ class Site:
         self.study, self.key = study, key
         self.policy, self.ledger = policy or Policy(), ledger or Ledger()
         if study.card(key.name) != key.card:
-            raise DataError(
-                f'the key of "{key.name}" is not the one that study "{study.name}" pins; use the key that joined',
-                code="wrong-key",
-            )
+            problem = f'the key of "{key.name}" is not the one that study "{study.name}" pins'
+            raise DataError(f"{problem}; use the key that joined", code="wrong-key")
         self.inputs = study.read(rows, csv=csv)
         self.data = data_hash(self.inputs)
         self.rows: Rows = study.prepared(self.inputs)
@@ -106,18 +104,9 @@ class Site:
             self._passed = self.policy
         step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
         found = step(request, spec, arrays)
-        answer = write_message(
-            self.key,
-            [study.card(study.focal)],
-            kind="answer",
-            study=study.fingerprint,
-            step=request.step,
-            reply_to=request.digest,
-            says=[*found.says, *study.promise],
-            public={"answers": asked},
-            spec={**found.spec, "map_hash": study.map_hash},
-            arrays=found.arrays,
-        )
+        header: dict[str, Any] = {"kind": "answer", "step": request.step, "reply_to": request.digest}
+        header["public"] = {"answers": asked}
+        answer = study.write(self.key, [study.focal], found.says, found.spec, arrays=found.arrays, **header)
         if answer.size > study.limits.message_bytes:
             raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
         told: dict[str, Any] = {"study": study.fingerprint, "step": request.step, "epsilon": found.epsilon}
@@ -153,11 +142,8 @@ class Site:
         within = None if self.policy.one_release else run
         other = self.ledger.other_request(data=self.data, step=request.step, request=request.digest, run=within)
         if other is not None:
-            raise RefusedError(
-                f"a second release of the same rows ({asked})",
-                f"on {other['time']} another request was answered; the difference of two sums tells who was left out",
-                code="second-release",
-            )
+            why = f"on {other['time']} another request was answered; the difference of two sums tells who was left out"
+            raise RefusedError(f"a second release of the same rows ({asked})", why, code="second-release")
 
     def _local(self) -> LocalSums:
         """The sums of the rows, computed once."""
@@ -202,10 +188,8 @@ class Site:
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
             tuned.check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
             found.append(play(rows, order, count, bool(spec["spare"]), heads, quadratics))
-        says = [
-            f"mean products of the residuals of {len(heads)} candidates on rows kept for testing, and on left-out rows"
-        ]
-        return Answer(says, *tuned.task_content(found))
+        said = f"mean products of the residuals of {len(heads)} candidates on rows kept for testing"
+        return Answer([f"{said}, and on left-out rows"], *tuned.task_content(found))
 
     def _drawn_tasks(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
         """The rows in the units of the validation tasks, the order of rows in each task of this member, and how many
@@ -284,9 +268,8 @@ class Site:
 
     def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """The weighted sums under masks."""
-        told, neighbours = self._read_announcement(
-            spec, arrays, spec.get("first"), "these rows did not answer that request before; do so first"
-        )
+        why = "these rows did not answer that request before; do so first"
+        told, neighbours = self._read_announcement(spec, arrays, spec.get("first"), why)
         roster, epsilon = len(told.roster), 0.0
         says = [f"the total over {roster} members is their weighted sum"]
         if self.study.level == 3:
@@ -345,7 +328,8 @@ class Site:
         """Further blocks of the members of an earlier sum, under masks of their own."""
         why = "these rows took no part in the sum before it"
         told, neighbours = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
-        vector = tuned.masked_vector(spec["ask"], blocks, len(told.roster))
+        members = len(told.roster)
+        vector = encode(blocks, tuned.exponents(spec["ask"], members), members, fine=True)
         return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
 
     def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:

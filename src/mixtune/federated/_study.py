@@ -36,8 +36,8 @@ from mixtune.data import (
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
-from mixtune.federated._keys import Card
-from mixtune.federated._messages import MOST_BYTES, canonical
+from mixtune.federated._keys import Card, Key
+from mixtune.federated._messages import MOST_BYTES, Message, canonical, write_message
 from mixtune.federated._policy import Policy
 from mixtune.moments import Rows
 
@@ -314,6 +314,11 @@ class Study:
     def threshold(self) -> int:
         """How many neighbours recover the masks of one that dropped out."""
         return max(min(map(len, self.graph), default=1) - self.limits.drop_outs, 1)
+
+    def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Mapping[str, Any], **how: Any) -> Message:
+        """A message of the study, sealed to members; ``how`` are the other options of :func:`write_message`."""
+        how |= {"says": [*says, *self.promise], "spec": {**spec, "map_hash": self.map_hash}}
+        return write_message(key, [self.card(name) for name in to], study=self.fingerprint, **how)
 
     def card(self, name: str) -> Card:
         """The pinned keys of a member."""

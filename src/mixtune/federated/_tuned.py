@@ -19,7 +19,7 @@ from mixtune._checks import check_positive
 from mixtune._files import Arrays
 from mixtune.errors import DataError
 from mixtune.federated import _sums as sums
-from mixtune.federated._masks import Ring, best_exponent
+from mixtune.federated._masks import best_exponent
 from mixtune.federated._messages import hashed
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
@@ -113,10 +113,8 @@ def play_context(study: Study, name: str, request: str) -> bytes:
 # --- level 2: only sums are known -------------------------------------------------------------------------------------
 
 #: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
-BITS = {
-    "terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10},
-    "trials": {"say": 8, "plays": 2, "squares": 24, "clipped": 24},
-}
+BITS = {"terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}}
+BITS["trials"] = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
 #: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
 _LARGEST_PRODUCT = 2.0**14
 
@@ -192,11 +190,6 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
     return [task_of_sums(squares, clipped, plays)]
 
 
-def masked_vector(asked: str, blocks: Mapping[str, Floats], members: int) -> Ring:
-    """Blocks with public ranges as one vector of ring elements."""
-    return sums.encode(blocks, _exponents(asked, members), members, fine=True)
-
-
 def masked_sizes(asked: str, width: int) -> dict[str, int]:
     """How many ring elements each block of a further sum has, for ``width`` coefficients."""
     if asked == "trials":
@@ -208,10 +201,6 @@ def masked_sizes(asked: str, width: int) -> dict[str, int]:
     return {**{name: 2 * len(block) for name, block in blank.items()}, "members": 1}
 
 
-def read_masked(asked: str, total: Ring, sizes: Mapping[str, int], members: int) -> dict[str, Floats]:
-    """Blocks from the sum of such vectors."""
-    return sums.decode(total, sizes, _exponents(asked, members), members, fine=True)
-
-
-def _exponents(asked: str, members: int) -> dict[str, int]:
+def exponents(asked: str, members: int) -> dict[str, int]:
+    """The fixed points of these blocks, whose ranges are public."""
     return {name: best_exponent(bits, members) for name, bits in BITS[asked].items()}
