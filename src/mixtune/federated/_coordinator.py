@@ -631,11 +631,8 @@ class Coordinator:
             folders |= set() if study.folder is None else {study.folder}
             found |= {each.digest: self._checked(each) for each in _find_messages(folders, set(lost), most)}
         if lost := _without_requests(found.values()):
-            raise DataError(
-                f"the request that the answers of step {min(lost.values())} belong to is neither among the files nor "
-                "beside them; pass it, too",
-                code="no-request",
-            )
+            what = f"the request that the answers of step {min(lost.values())} belong to"
+            raise DataError(f"{what} is neither among the files nor beside them; pass it, too", code="no-request")
         requests = sorted((each for each in found.values() if each.kind == "request"), key=lambda each: each.step)
         steps = [request.step for request in requests]
         if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):

@@ -52,11 +52,8 @@ def to_ring(values: Floats, exponent: int, count: int) -> Ring:
         raise DataError("sums hold NaN or infinity; check the rows")
     scaled = np.ldexp(values, exponent)
     if np.max(np.abs(scaled), initial=0.0) * count >= 2.0**RING_BITS:
-        raise DataError(
-            "a sum is larger than the agreed range, so that the total could overflow; ask for a request made from the "
-            "sizes of these rows",
-            code="out-of-range",
-        )
+        problem = "a sum is larger than the agreed range, so that the total could overflow"
+        raise DataError(f"{problem}; ask for a request made from the sizes of these rows", code="out-of-range")
     return np.rint(scaled).astype(np.int64).view(np.uint64)
 
 

@@ -396,20 +396,16 @@ class Study:
             table = read_table(table, csv or read_file(table, text=text).form or UTF8, text=text)
         table = as_table(table, where)
         if lost := [name for name in (*self.encoder.inputs, target) if name not in table.column_names]:
-            raise DataError(
-                f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has; add it, or rename one',
-                code="no-column",
-            )
+            problem = f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has'
+            raise DataError(f"{problem}; add it, or rename one", code="no-column")
         # The target is read as inputs of numbers are, decimal commas and all.
         both = replace(self.encoder, columns=(*self.encoder.columns, NumberColumn(target)))
         found = both.encode(table, where, fill=_FILL)
         if odd := [note for note in found.notes if note.code == "unseen-levels"]:
             told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
-            raise DataError(
-                f'{where} has levels that study "{self.name}" does not know: {told}; recode these rows, or add the '
-                "levels to the study before anybody joins",
-                code="other-levels",
-            )
+            problem = f'{where} has levels that study "{self.name}" does not know: {told}'
+            remedy = "recode these rows, or add the levels to the study before anybody joins"
+            raise DataError(f"{problem}; {remedy}", code="other-levels")
         return Rows(found.X[:, :-1], found.X[:, -1])
 
     def prepared(self, rows: Rows) -> Rows:

@@ -159,11 +159,8 @@ class Sensitivity:
     def _vega(self) -> list[tuple[float, float]]:
         """Of all volatilities together; nothing where the market has none."""
         process = self.process
-        if hasattr(process, "volatility"):
-            names, power = ["volatility"], 1
-        elif hasattr(process, "v0"):
-            names, power = ["v0", "v_mean"], 2
-        else:
+        names, power = (["volatility"], 1) if hasattr(process, "volatility") else (["v0", "v_mean"], 2)
+        if not hasattr(process, names[0]):
             return []
         level = float(np.mean(mean_over(getattr(process, names[0]), 0.0, self.grid.maturity) ** (1 / power)))
 

@@ -220,10 +220,8 @@ class VarianceProcess(Process):
         self, variance: Array, dt: float, own: Array, other: Array, *, start: Array | float = 0.0
     ) -> tuple[Array, Array]:
         """An Euler step at variances >= 0: return of the price without drift, and ``start`` plus their change."""
-        v_mean, v_speed, v_vol, rho = (
-            value if np.ndim(value) == 0 else match(value, variance)
-            for value in (self.v_mean, self.v_speed, self.v_vol, self.rho)
-        )
+        law = (self.v_mean, self.v_speed, self.v_vol, self.rho)
+        v_mean, v_speed, v_vol, rho = (value if np.ndim(value) == 0 else match(value, variance) for value in law)
         moved = namespace(variance).sqrt(variance * dt)
         change = moved * own
         change *= v_vol
@@ -307,13 +305,11 @@ class Heston(VarianceProcess):
         factor = _joint_factor(self.correlation, self.rho, self.n_assets)
         if self.scheme == "inverse-gaussian" and factor is not None:
             raise ParameterError('correlated assets need scheme "qe"; leave scheme out')
-        vars(self).update(
-            substeps=None if substeps is None else check_whole("substeps", substeps, least=1),
-            scheme="qe" if self.scheme == "auto" and substeps is not None else self.scheme,
-            # The others need functions that few array libraries have.
-            follows_arrays=self.scheme in FIXED_SUBSTEPS,
-            _factor=factor,
-        )
+        substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
+        scheme = "qe" if self.scheme == "auto" and substeps is not None else self.scheme
+        # Other schemes need functions that few array libraries have.
+        follows_arrays = scheme in FIXED_SUBSTEPS
+        vars(self).update(substeps=substeps, scheme=scheme, follows_arrays=follows_arrays, _factor=factor)
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
         chosen = super().for_grid(grid, tolerance=tolerance)

@@ -272,20 +272,17 @@ def exercise_region(
     low, high = np.quantile(data.prices[:, 1:], tails)
     axis = np.linspace(low, high, points)
     mesh = np.stack(np.meshgrid(*[axis] * data.n_assets, indexing="ij"), axis=-1).reshape(-1, data.n_assets)
-    raw = np.asarray(payoff(mesh))
-    shape = (grid.n_dates - 1, *[points] * data.n_assets)
-    stops, seens = np.empty((2, grid.n_dates - 1, len(mesh)), dtype=bool)
-    for date in range(1, grid.n_dates):
-        stops[date - 1] = decisions(policy, mesh, date, data=data, grid=grid, payoff=payoff)
-        lowest, highest = np.quantile(data.prices[:, date], tails)
-        seens[date - 1] = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
+    raw, shape = np.asarray(payoff(mesh)), (grid.n_dates - 1, *[points] * data.n_assets)
+    decide = [partial(decisions, policy, date=d, data=data, grid=grid, payoff=payoff) for d in range(1, grid.n_dates)]
+    stops = np.stack([each(mesh) for each in decide])
+    lowest, highest = np.quantile(data.prices[:, 1:-1], tails, axis=(0, 2))[..., None, None]
+    seens = np.all((mesh >= lowest) & (mesh <= highest), axis=2)
     boundary = None
     if data.n_assets == 1:
-        decide = partial(decisions, policy, data=data, grid=grid, payoff=payoff)
         # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
         up = bool(raw[0] >= raw[-1])
-        found = [_critical_price(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
-        boundary = np.array(found)
+        parts = zip(stops, seens, decide)
+        boundary = np.array([_critical_price(axis, stop, seen, up, at) for stop, seen, at in parts])
     return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
 
 
@@ -552,9 +549,8 @@ class PricingRun:
     @cached_property
     def ranked(self) -> bool:
         """Whether the value does not depend on the order of the assets."""
-        if self.process.n_assets == 1 or self.settings.paper or not exchangeable(self.process):
-            return False
-        if isinstance(self.payoff, PathPayoff):
+        several = self.process.n_assets > 1 and not self.settings.paper and exchangeable(self.process)
+        if not several or isinstance(self.payoff, PathPayoff):
             return False
         # Any prices do, if they differ between assets: here those of a few paths at the last date.
         few = self.process.sample(SYMMETRY_PATHS, self.grid, np.random.default_rng(self.settings.seed))
@@ -775,16 +771,9 @@ def _priced(
     else:
         without = Estimate(european, 0.0)
         premium = Estimate(estimate.value - european, estimate.standard_error)
-    return PriceResult(
-        price=estimate.value,
-        standard_error=estimate.standard_error,
-        european=without,
-        premium=premium,
-        flows=flows,
-        stopping_dates=dates,
-        exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
-        **found,
-    )
+    found |= {"european": without, "premium": premium, "flows": flows, "stopping_dates": dates}
+    found["exercise_probability"] = np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows)
+    return PriceResult(price=estimate.value, standard_error=estimate.standard_error, **found)
 
 
 def price_observed(

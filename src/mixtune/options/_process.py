@@ -184,12 +184,11 @@ class Process(ABC):
     def _check_assets(self) -> int:
         """Check the parameters that all models of traded assets share: number of assets, prices and dividends."""
         n_assets = check_whole("n_assets", self.n_assets, least=1)
-        vars(self).update(  # the model is frozen for users
-            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
-            dividend=curve_per_asset("dividend", self.dividend, n_assets),
-            cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
-            pieces=check_whole("pieces", self.pieces, least=1),
-        )
+        spot = per_asset("spot", self.spot, n_assets, least=0, strict=True)
+        dividend = curve_per_asset("dividend", self.dividend, n_assets)
+        cash, pieces = dividend_schedule(self.cash_dividends, n_assets), check_whole("pieces", self.pieces, least=1)
+        # Models are frozen for users.
+        vars(self).update(spot=spot, dividend=dividend, cash_dividends=cash, pieces=pieces)
         return n_assets
 
     def advance(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
