@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Integers
+from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._files import Arrays, unpack
 from mixtune._registry import arrays_below, joined_arrays
@@ -28,7 +28,7 @@ from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
 from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from
 from mixtune.moments import Rows, augmented
-from mixtune.selection import PooledStart, leverages_of, order_of, play, rank_of, summed_play
+from mixtune.selection import SETTINGS, PooledStart, leverages_of, order_of, play, rank_of, summed_play
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ class Site:
         found = []
         for place, order in enumerate(tasks):
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
-            tuned.check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
+            check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
             found.append(play(rows, order, count, bool(spec["spare"]), heads, quadratics))
         said = f"mean products of the residuals of {len(heads)} candidates on rows kept for testing"
         return Answer([f"{said}, and on left-out rows"], *tuned.task_content(found))
@@ -203,7 +203,7 @@ class Site:
                 asked = "sums over rows that do not exist, or are not all different"
                 raise RefusedError(asked, "no task needs them", code="bad-rows")
             tasks.append(order_of(rows, places))
-        tuned.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
         return Rows(rows.X, rows.y / float(spec["size"])), tasks, count
 
     # --- levels 2 and 3 -----------------------------------------------------------------------------------------
@@ -368,3 +368,24 @@ def _run_of(request: Message, spec: Mapping[str, Any]) -> str:
     """The digest of the first request of the run that a request for masked sums belongs to; else its own."""
     told = spec if spec["ask"] == "sums" else spec.get("second")
     return str(told.get("first")) if isinstance(told, Mapping) else request.digest
+
+
+def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
+    """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
+    least = n_features / policy.features_per_row
+    pairs = [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
+    drawn = [[set(map(int, part)) for part in pair] for pair in pairs]
+    sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
+    everything = set(range(rows))
+    apart = [len(one) for one in sets] + [len(everything - one) for one in sets]
+    apart += [len(one ^ other) for place, one in enumerate(sets) for other in sets[:place]]
+    small = [size for size in apart if 0 < size < least]
+    if small:
+        why = f"some of them, or what two of them differ by, are {min(small)} rows; {np.ceil(least):.0f} are the least"
+        raise RefusedError("sums over parts of the rows", why, code="few-rows", rows=min(small))
+
+
+def check_leverages(values: Floats, width: int) -> None:
+    """Refuse leverages (C, n) that are none: with others, a request could single out rows."""
+    if np.min(values) < -1e-9 or np.max(values) > 1 + 1e-9 or np.max(values.sum(axis=1)) > width + 1e-6:
+        raise RefusedError("residuals under leverages that are none", "they would single out rows", code="bad-rows")
