@@ -50,19 +50,8 @@ from scipy.special import ndtr
 from mixtune._array import Array, Floats, match, namespace
 from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._process import (
-    TOLERANCE,
-    Process,
-    State,
-    TermStructure,
-    constant_columns,
-    correlated,
-    correlation_factor,
-    correlation_matrix,
-    mean_over,
-    per_asset,
-)
-from mixtune.options._settings import TimeGrid
+from mixtune.options._process import Process, State, TermStructure, correlated, joint_factor, mean_over, per_asset
+from mixtune.options._settings import TOLERANCE, TimeGrid
 
 #: The parameters of the variance, in the order in which functions take them.
 LAW = ("v0", "v_mean", "v_speed", "v_vol", "rho")
@@ -147,8 +136,8 @@ class VarianceProcess(Process):
         return self._normals_per_step * self.n_assets * self._chosen_substeps
 
     def start(self, n_paths: int) -> VarianceState:
-        prices = constant_columns(self.spot, n_paths)
-        return VarianceState(prices, constant_columns(per_asset("v0", self.v0, self.n_assets), n_paths))
+        prices = self._columns(self.spot, n_paths)
+        return VarianceState(prices, self._columns(per_asset("v0", self.v0, self.n_assets), n_paths))
 
     def noise(self, normals: Array) -> Array:
         # Each step has the normals of all variances and then those of all prices; their sums drive a piece.
@@ -302,7 +291,7 @@ class Heston(VarianceProcess):
         super().__post_init__()
         check_choice("scheme", self.scheme, ("auto", "inverse-gaussian", "qe", "log-euler", "paper"))
         substeps = FIXED_SUBSTEPS.get(self.scheme) if self.substeps is None else self.substeps
-        factor = _joint_factor(self.correlation, self.rho, self.n_assets)
+        factor = joint_factor(self.correlation, self.rho, self.n_assets)
         if self.scheme == "inverse-gaussian" and factor is not None:
             raise ParameterError('correlated assets need scheme "qe"; leave scheme out')
         substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
@@ -435,23 +424,6 @@ def _span(speed: Any, dt: float) -> Floats:
     """``(1 - exp(-speed dt)) / speed``, which is dt where the speed is 0."""
     speed = np.asarray(speed, dtype=np.float64)
     return np.where(speed > 0, -np.expm1(-speed * dt) / np.where(speed > 0, speed, 1.0), dt)
-
-
-def _joint_factor(correlation: ArrayLike, rho: Any, n_assets: int) -> Floats | None:
-    """A factor of the correlation of the variances' noise and of the prices' own noise; None if all are independent.
-
-    Prices W have the given correlation C, and ``B_i = rho_i W_i`` plus independent noise. The prices' own noise is what
-    is left of W_i beside B_i.
-    """
-    matrix = correlation_matrix(correlation, n_assets)
-    if matrix is None:
-        return None
-    rho = per_asset("rho", rho, n_assets)
-    # The loading of W on B and on the rest: cross-correlations are products of loadings with C.
-    loadings = np.concatenate([rho, np.sqrt(1.0 - rho**2)])
-    joint = np.outer(loadings, loadings) * np.tile(matrix, (2, 2))
-    same = np.tile(np.eye(n_assets, dtype=bool), (2, 2))
-    return correlation_factor(np.where(same, np.eye(2 * n_assets), joint))
 
 
 def variance_noise(mean: Floats, unit: Floats, scale: Floats, normal: Floats, tilt: Floats) -> tuple[Floats, Floats]:

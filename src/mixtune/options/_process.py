@@ -40,7 +40,7 @@ from scipy.stats import qmc
 from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, slices, to_device, torch_module
 from mixtune._checks import check_positive, check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._settings import TimeGrid, numbers
+from mixtune.options._settings import TOLERANCE, TimeGrid, numbers
 
 #: Normals in one block unless told otherwise: 4 MB, so that a block's working arrays stay near the cache.
 BLOCK_NORMALS = 1 << 19
@@ -54,8 +54,6 @@ ONE_THREAD = 250_000
 ROUNDING = 1e-10
 #: Times that differ by less are the same: dates are multiples of rounded steps.
 SAME_TIME = 1e-9
-#: Discretisation error that is accepted unless told otherwise, as a share of the price.
-TOLERANCE = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +188,11 @@ class Process(ABC):
         # Models are frozen for users.
         vars(self).update(spot=spot, dividend=dividend, cash_dividends=cash, pieces=pieces)
         return n_assets
+
+    @staticmethod
+    def _columns(values: ArrayLike, n_paths: int) -> Floats:
+        """The same row of values for every path, with paths contiguous in memory."""
+        return np.repeat(np.asarray(values)[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
 
     def advance(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
         """Move paths over one exercise interval.
@@ -520,16 +523,28 @@ def correlation_factor(matrix: Floats) -> Floats:
         return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)), dtype=np.float64)
 
 
+def joint_factor(correlation: ArrayLike, rho: Any, n_assets: int) -> Floats | None:
+    """A factor of the correlation of the variances' noise and of the prices' own noise; None if all are independent.
+
+    Prices W have the given correlation C, and ``B_i = rho_i W_i`` plus independent noise. The prices' own noise is what
+    is left of W_i beside B_i.
+    """
+    matrix = correlation_matrix(correlation, n_assets)
+    if matrix is None:
+        return None
+    rho = per_asset("rho", rho, n_assets)
+    # The loading of W on B and on the rest: cross-correlations are products of loadings with C.
+    loadings = np.concatenate([rho, np.sqrt(1.0 - rho**2)])
+    joint = np.outer(loadings, loadings) * np.tile(matrix, (2, 2))
+    same = np.tile(np.eye(n_assets, dtype=bool), (2, 2))
+    return correlation_factor(np.where(same, np.eye(2 * n_assets), joint))
+
+
 def correlated(factor: Floats | None, normals: Array) -> Array:
     """Independent normals (paths, k) with the correlation of a factor; None leaves them independent."""
     if factor is None:
         return normals
     return combine(factor, normals.T).T if is_numpy(normals) else normals @ match(factor.T, normals)
-
-
-def constant_columns(values: ArrayLike, n_paths: int) -> Floats:
-    """The same row of values for every path, with paths contiguous in memory."""
-    return np.repeat(np.asarray(values)[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
 
 
 def normal_blocks(
@@ -709,7 +724,7 @@ class BlackScholes(Process):
         vars(self).update(volatility=volatility, _matrix=matrix, _factor=factor)
 
     def start(self, n_paths: int) -> State:
-        return State(constant_columns(self.spot, n_paths))
+        return State(self._columns(self.spot, n_paths))
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
         dividend, dt = mean_over(self.dividend, begin, end), end - begin
@@ -806,7 +821,7 @@ class FractionalBrownianMotion(Process):
         vars(self).update(hurst=hurst, spot=spot, volatility=volatility)
 
     def start(self, n_paths: int) -> NoiseState:
-        prices = constant_columns(self.spot, n_paths)
+        prices = self._columns(self.spot, n_paths)
         return NoiseState(prices, np.empty((n_paths, self.n_assets, 0)), np.empty(0))
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> NoiseState:

@@ -51,8 +51,8 @@ from mixtune._array import Array, Floats, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._heston import LAW, IntegratedState, VarianceProcess, VarianceState, draw_integrated
-from mixtune.options._process import SAME_TIME, TOLERANCE, State, combine, mean_over
-from mixtune.options._settings import TimeGrid, numbers
+from mixtune.options._process import SAME_TIME, State, combine, mean_over
+from mixtune.options._settings import TOLERANCE, TimeGrid, numbers
 
 #: Steps between two looks at the whole past in the Euler schemes, and steps per exercise interval.
 BLOCK_STEPS, EULER_SUBSTEPS = 16, 10

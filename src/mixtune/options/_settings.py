@@ -12,6 +12,9 @@ from mixtune._array import Floats, check_device, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
 
+#: Discretisation error that is accepted unless told otherwise, as a share of the price.
+TOLERANCE = 0.001
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConstants:
@@ -143,7 +146,7 @@ class PriceSettings:
     upper_paths: int = 1000
     inner_paths: int = 200
     greeks: bool = False
-    bias_tolerance: float = 0.001
+    bias_tolerance: float = TOLERANCE
     device: str | None = None
 
     def __post_init__(self) -> None:
