@@ -197,7 +197,7 @@ def test_settings_that_cannot_be(change, message):
     ],
 )
 def test_what_cannot_be_priced_is_refused_before_any_work(change, message, monkeypatch):
-    monkeypatch.setattr(pricer, "with_chosen_steps", None)  # the first step
+    monkeypatch.setattr(pricer.exact, "with_chosen_steps", None)  # the first step
     parts = {"process": BlackScholes(spot=36.0, volatility=0.2), "payoff": Put(40.0), "grid": GRID, "seed": 0} | change
     with pytest.raises(ParameterError, match=message):
         price(**parts)

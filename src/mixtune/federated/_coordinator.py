@@ -28,7 +28,7 @@ from mixtune.federated import _masks as masks
 from mixtune.federated import _sums as sums
 from mixtune.federated import _tuned as tuned
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
-from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
@@ -210,18 +210,9 @@ class Coordinator:
         known, study = self._log(messages), self.study
         asked = self._next(known)
         to, says, spec, arrays = getattr(self, f"_ask_{asked}")(known)
-        made = write_message(
-            self.key,
-            # The coordinator reads its own requests again when it combines.
-            [study.card(name) for name in (*to, study.focal)],
-            kind="request",
-            study=study.fingerprint,
-            step=STEPS[asked],
-            says=[*says, *study.promise],
-            public={"ask": asked},
-            spec={"ask": asked, "map_hash": study.map_hash, **spec},
-            arrays=arrays,
-        )
+        header: dict[str, Any] = {"kind": "request", "step": STEPS[asked], "public": {"ask": asked}}
+        # The coordinator reads its own requests again when it combines.
+        made = study.write(self.key, (*to, study.focal), says, {"ask": asked, **spec}, arrays=arrays, **header)
         self._sent.append(made)
         return made
 
@@ -254,10 +245,8 @@ class Coordinator:
         study, told = self.study, self._usable_keys(known)
         least = self.policy.least_sources
         if len(told) < least:
-            raise DataError(
-                f"{len(told)} members answered, a masked sum needs {least}; wait for {_listed(self._missing(told))}",
-                code="few-answers",
-            )
+            lacking = f"{len(told)} members answered, a masked sum needs {least}"
+            raise DataError(f"{lacking}; wait for {_listed(self._missing(told))}", code="few-answers")
         roster = [name for name in study.sources if name in told]
         weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
         exponents = {"private": private_exponent(len(roster))}
@@ -273,24 +262,24 @@ class Coordinator:
 
     def _usable_keys(self, known: _Log) -> _Answers:
         """First answers at levels 2 and 3 that can be used; the others are left out and named."""
-        study, request, found = self.study, known.requests[0], dict[str, Any]()
-        for name, (spec, arrays) in self._read(known, request).items():
+        study, request = self.study, known.requests[0]
+
+        def read(name: str, spec: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
             boxes = len(study.neighbours(name)), masks.BOX_BYTES
             shapes: masks.Shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": boxes}
-            if study.limits.confirm:
-                shapes |= {"own_boxes": boxes, "own_digest": (KEY_BYTES,)}
+            shapes |= {"own_boxes": boxes, "own_digest": (KEY_BYTES,)} if study.limits.confirm else {}
             if not masks.has_bytes(arrays, shapes):
-                self.rejected[name] = "it sent no keys for masks"
-                continue
+                raise DataError("it sent no keys for masks")
             public, signature = (arrays[part].tobytes() for part in ("public", "signature"))
             if not study.card(name).verifies(masks.key_text(study, request.digest, name, public), signature):
-                self.rejected[name] = "it did not sign its key for masks"
-            elif study.level == 2 and not _are_magnitudes(spec.get("magnitudes")):
-                self.rejected[name] = "it sent no sizes of its sums"
-            elif study.scored and not _is_score(spec.get("score")):
-                self.rejected[name] = "it sent no score that a model can have"
-            else:
-                found[name] = spec, arrays
+                raise DataError("it did not sign its key for masks")
+            if study.level == 2 and not _are_magnitudes(spec.get("magnitudes")):
+                raise DataError("it sent no sizes of its sums")
+            if study.scored and not _is_score(spec.get("score")):
+                raise DataError("it sent no score that a model can have")
+            return spec, arrays
+
+        found = self._read(known, request, read)
         return found if study.level == 3 else self._of_like_size(found)
 
     def _of_like_size(self, told: _Answers) -> _Answers:
@@ -395,9 +384,9 @@ class Coordinator:
         answers, transcript = self._read(known, request), masks.later_transcript(told, spec, arrays).hex()
         if set(answers) != set(told.roster):
             return None
-        sizes = tuned.masked_sizes(asked, self.study.n_features + 1)
+        sizes, count = tuned.masked_sizes(asked, self.study.n_features + 1), len(answers)
         total = _sum_masked(answers, sum(sizes.values()), transcript)
-        return tuned.read_masked(asked, total, sizes, len(answers))
+        return sums.decode(total, sizes, tuned.exponents(asked, count), count, fine=True)
 
     def _moments_of(self, known: _Log) -> tuple[dict[str, Moments], Origin]:
         """The members' moments about a common point, in the order of the study, and the point.
@@ -546,12 +535,9 @@ class Coordinator:
         study = self.study
         third = known.request("shares")
         if third is None or third.open(self.key)[0]["dropped"] != dropped:
-            whose = f"{quoted(dropped)} took part in the first exchange and did not answer the second"
-            raise DataError(
-                f"{whose if dropped else 'members have not confirmed who took part'}; ask again, for shares of masks",
-                code="dropped",
-                members=tuple(dropped),
-            )
+            gone = f"{quoted(dropped)} took part in the first exchange and did not answer the second"
+            why = gone if dropped else "members have not confirmed who took part"
+            raise DataError(f"{why}; ask again, for shares of masks", code="dropped", members=tuple(dropped))
         shapes: masks.Shapes = {"shares": (len(dropped), masks.SHARE_BYTES)}
         if study.limits.confirm:
             shapes["own_shares"] = (len(alive), masks.SHARE_BYTES)
@@ -576,11 +562,8 @@ class Coordinator:
         shares = {place: places[place] for place in self.study.neighbours(name) if place in places}
         threshold = self.study.threshold
         if len(shares) < threshold:
-            raise DataError(
-                f'{len(shares)} members gave shares of the masks of "{name}", {threshold} are needed; wait for more, '
-                "or start again without it",
-                code="few-answers",
-            )
+            lacking = f'{len(shares)} members gave shares of the masks of "{name}", {threshold} are needed'
+            raise DataError(f"{lacking}; wait for more, or start again without it", code="few-answers")
         for chosen in islice(combinations(shares, threshold), MOST_TRIED):
             secret = masks.join_shares({holder: shares[holder] for holder in chosen})
             if secret is not None and shown(secret) == known:
@@ -648,11 +631,8 @@ class Coordinator:
             folders |= set() if study.folder is None else {study.folder}
             found |= {each.digest: self._checked(each) for each in _find_messages(folders, set(lost), most)}
         if lost := _without_requests(found.values()):
-            raise DataError(
-                f"the request that the answers of step {min(lost.values())} belong to is neither among the files nor "
-                "beside them; pass it, too",
-                code="no-request",
-            )
+            what = f"the request that the answers of step {min(lost.values())} belong to"
+            raise DataError(f"{what} is neither among the files nor beside them; pass it, too", code="no-request")
         requests = sorted((each for each in found.values() if each.kind == "request"), key=lambda each: each.step)
         steps = [request.step for request in requests]
         if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
@@ -716,21 +696,15 @@ class Coordinator:
         return found
 
     def _combined(self, known: _Log, names: tuple[str, ...], origin: Origin | None = None, **parts: Any) -> Combined:
-        traffic = dict.fromkeys(self.study.sources, 0)
+        study, traffic = self.study, Counter[str]()
         for message in (*known.requests, *known.answers):
             names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
-            for name in set(names_here) & set(traffic):
-                traffic[name] += message.size
-        return Combined(
-            self.study,
-            names,
-            known.last.step,
-            sums.zero_of(self.study.n_features) if origin is None else origin,
-            self._missing(names),
-            {} if self.study.method == "fixed" else self._late(known, names),
-            bytes_per_member=max(traffic.values()),
-            **parts,
-        )
+            traffic.update(dict.fromkeys(names_here, message.size))
+        origin = sums.zero_of(study.n_features) if origin is None else origin
+        late = {} if study.method == "fixed" else self._late(known, names)
+        most = max(traffic[name] for name in study.sources)
+        step, missing = known.last.step, self._missing(names)
+        return Combined(study, names, step, origin, missing, late, bytes_per_member=most, **parts)
 
 
 def _without_requests(messages: Collection[Message]) -> dict[str, int]:

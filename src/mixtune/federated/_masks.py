@@ -52,11 +52,8 @@ def to_ring(values: Floats, exponent: int, count: int) -> Ring:
         raise DataError("sums hold NaN or infinity; check the rows")
     scaled = np.ldexp(values, exponent)
     if np.max(np.abs(scaled), initial=0.0) * count >= 2.0**RING_BITS:
-        raise DataError(
-            "a sum is larger than the agreed range, so that the total could overflow; ask for a request made from the "
-            "sizes of these rows",
-            code="out-of-range",
-        )
+        problem = "a sum is larger than the agreed range, so that the total could overflow"
+        raise DataError(f"{problem}; ask for a request made from the sizes of these rows", code="out-of-range")
     return np.rint(scaled).astype(np.int64).view(np.uint64)
 
 
@@ -223,20 +220,16 @@ class Announcement:
         """The neighbours' keys by place, if they are signed by their owners and the member's own is the right one."""
         study = self.study
         if name not in self.roster or self.public[name] != public_of(private):
-            raise RefusedError(
-                "masked sums under another key than the one that was sent", "the key was swapped", code="swapped-key"
-            )
+            asked = "masked sums under another key than the one that was sent"
+            raise RefusedError(asked, "the key was swapped", code="swapped-key")
         found = {}
         for other in study.neighbours(name):
             who = study.sources[other]
             if who in self.roster:
                 text = key_text(study, self.first, who, self.public[who])
                 if not study.card(who).verifies(text, self.signatures[who]):
-                    raise RefusedError(
-                        f'masks with a key of "{who}" that this member did not sign',
-                        "the key was swapped",
-                        code="swapped-key",
-                    )
+                    asked = f'masks with a key of "{who}" that this member did not sign'
+                    raise RefusedError(asked, "the key was swapped", code="swapped-key")
                 found[other] = self.public[who]
         if len(found) < 2:
             why = "at least 2 are needed to hide the sums of this member"

@@ -102,11 +102,9 @@ class Message:
     def check(self, card: Card) -> None:
         """Refuse a message that this member did not sign."""
         if not card.verifies(_signed(self.header, self.arrays), self.signature):
-            raise DataError(
-                f'the {self.kind} of "{self.sender}" is not signed with the key that the study pins; it was altered, '
-                "or somebody else sent it: ask the member over another channel",
-                code="bad-signature",
-            )
+            problem = f'the {self.kind} of "{self.sender}" is not signed with the key that the study pins'
+            remedy = "it was altered, or somebody else sent it: ask the member over another channel"
+            raise DataError(f"{problem}; {remedy}", code="bad-signature")
 
     def explain(self) -> list[str]:
         """What the file says, who can read it and how large it is, in plain words."""
@@ -140,10 +138,8 @@ def write_message(
     context, inner = _text(header), os.urandom(KEY_BYTES)
     payload = encrypt(inner, pack(spec or {}, arrays or {}, form=CONTENT_FORM), context)
     slots = b"".join(card.seal(inner, context) for card in recipients)
-    held = {
-        "payload": np.frombuffer(payload, dtype=np.uint8),
-        "keys": np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT),
-    }
+    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT)
+    held = {"payload": np.frombuffer(payload, dtype=np.uint8), "keys": keys}
     signature = key.sign(_signed(header, held))
     content = pack({"header": header, "signature": signature.hex()}, held, form=FORM)
     return Message(header, held, content, signature)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Integers
+from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._files import Arrays, unpack
 from mixtune._registry import arrays_below, joined_arrays
@@ -22,13 +22,13 @@ from mixtune.errors import DataError
 from mixtune.federated import _masks as masks
 from mixtune.federated import _tuned as tuned
 from mixtune.federated._keys import Key, public_of
-from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
 from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from
 from mixtune.moments import Rows, augmented
-from mixtune.selection import PooledStart, leverages_of, order_of, play, rank_of, summed_play
+from mixtune.selection import SETTINGS, PooledStart, leverages_of, order_of, play, rank_of, summed_play
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +75,8 @@ class Site:
         self.study, self.key = study, key
         self.policy, self.ledger = policy or Policy(), ledger or Ledger()
         if study.card(key.name) != key.card:
-            raise DataError(
-                f'the key of "{key.name}" is not the one that study "{study.name}" pins; use the key that joined',
-                code="wrong-key",
-            )
+            problem = f'the key of "{key.name}" is not the one that study "{study.name}" pins'
+            raise DataError(f"{problem}; use the key that joined", code="wrong-key")
         self.inputs = study.read(rows, csv=csv)
         self.data = data_hash(self.inputs)
         self.rows: Rows = study.prepared(self.inputs)
@@ -106,18 +104,9 @@ class Site:
             self._passed = self.policy
         step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
         found = step(request, spec, arrays)
-        answer = write_message(
-            self.key,
-            [study.card(study.focal)],
-            kind="answer",
-            study=study.fingerprint,
-            step=request.step,
-            reply_to=request.digest,
-            says=[*found.says, *study.promise],
-            public={"answers": asked},
-            spec={**found.spec, "map_hash": study.map_hash},
-            arrays=found.arrays,
-        )
+        header: dict[str, Any] = {"kind": "answer", "step": request.step, "reply_to": request.digest}
+        header["public"] = {"answers": asked}
+        answer = study.write(self.key, [study.focal], found.says, found.spec, arrays=found.arrays, **header)
         if answer.size > study.limits.message_bytes:
             raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
         told: dict[str, Any] = {"study": study.fingerprint, "step": request.step, "epsilon": found.epsilon}
@@ -153,11 +142,8 @@ class Site:
         within = None if self.policy.one_release else run
         other = self.ledger.other_request(data=self.data, step=request.step, request=request.digest, run=within)
         if other is not None:
-            raise RefusedError(
-                f"a second release of the same rows ({asked})",
-                f"on {other['time']} another request was answered; the difference of two sums tells who was left out",
-                code="second-release",
-            )
+            why = f"on {other['time']} another request was answered; the difference of two sums tells who was left out"
+            raise RefusedError(f"a second release of the same rows ({asked})", why, code="second-release")
 
     def _local(self) -> LocalSums:
         """The sums of the rows, computed once."""
@@ -200,12 +186,10 @@ class Site:
         found = []
         for place, order in enumerate(tasks):
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
-            tuned.check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
+            check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
             found.append(play(rows, order, count, bool(spec["spare"]), heads, quadratics))
-        says = [
-            f"mean products of the residuals of {len(heads)} candidates on rows kept for testing, and on left-out rows"
-        ]
-        return Answer(says, *tuned.task_content(found))
+        said = f"mean products of the residuals of {len(heads)} candidates on rows kept for testing"
+        return Answer([f"{said}, and on left-out rows"], *tuned.task_content(found))
 
     def _drawn_tasks(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
         """The rows in the units of the validation tasks, the order of rows in each task of this member, and how many
@@ -219,7 +203,7 @@ class Site:
                 asked = "sums over rows that do not exist, or are not all different"
                 raise RefusedError(asked, "no task needs them", code="bad-rows")
             tasks.append(order_of(rows, places))
-        tuned.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
         return Rows(rows.X, rows.y / float(spec["size"])), tasks, count
 
     # --- levels 2 and 3 -----------------------------------------------------------------------------------------
@@ -284,9 +268,8 @@ class Site:
 
     def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """The weighted sums under masks."""
-        told, neighbours = self._read_announcement(
-            spec, arrays, spec.get("first"), "these rows did not answer that request before; do so first"
-        )
+        why = "these rows did not answer that request before; do so first"
+        told, neighbours = self._read_announcement(spec, arrays, spec.get("first"), why)
         roster, epsilon = len(told.roster), 0.0
         says = [f"the total over {roster} members is their weighted sum"]
         if self.study.level == 3:
@@ -345,7 +328,8 @@ class Site:
         """Further blocks of the members of an earlier sum, under masks of their own."""
         why = "these rows took no part in the sum before it"
         told, neighbours = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
-        vector = tuned.masked_vector(spec["ask"], blocks, len(told.roster))
+        members = len(told.roster)
+        vector = encode(blocks, tuned.exponents(spec["ask"], members), members, fine=True)
         return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
 
     def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
@@ -384,3 +368,24 @@ def _run_of(request: Message, spec: Mapping[str, Any]) -> str:
     """The digest of the first request of the run that a request for masked sums belongs to; else its own."""
     told = spec if spec["ask"] == "sums" else spec.get("second")
     return str(told.get("first")) if isinstance(told, Mapping) else request.digest
+
+
+def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
+    """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
+    least = n_features / policy.features_per_row
+    pairs = [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
+    drawn = [[set(map(int, part)) for part in pair] for pair in pairs]
+    sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
+    everything = set(range(rows))
+    apart = [len(one) for one in sets] + [len(everything - one) for one in sets]
+    apart += [len(one ^ other) for place, one in enumerate(sets) for other in sets[:place]]
+    small = [size for size in apart if 0 < size < least]
+    if small:
+        why = f"some of them, or what two of them differ by, are {min(small)} rows; {np.ceil(least):.0f} are the least"
+        raise RefusedError("sums over parts of the rows", why, code="few-rows", rows=min(small))
+
+
+def check_leverages(values: Floats, width: int) -> None:
+    """Refuse leverages (C, n) that are none: with others, a request could single out rows."""
+    if np.min(values) < -1e-9 or np.max(values) > 1 + 1e-9 or np.max(values.sum(axis=1)) > width + 1e-6:
+        raise RefusedError("residuals under leverages that are none", "they would single out rows", code="bad-rows")

@@ -36,8 +36,8 @@ from mixtune.data import (
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
-from mixtune.federated._keys import Card
-from mixtune.federated._messages import MOST_BYTES, canonical
+from mixtune.federated._keys import Card, Key
+from mixtune.federated._messages import MOST_BYTES, Message, canonical, write_message
 from mixtune.federated._policy import Policy
 from mixtune.moments import Rows
 
@@ -315,6 +315,11 @@ class Study:
         """How many neighbours recover the masks of one that dropped out."""
         return max(min(map(len, self.graph), default=1) - self.limits.drop_outs, 1)
 
+    def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Mapping[str, Any], **how: Any) -> Message:
+        """A message of the study, sealed to members; ``how`` are the other options of :func:`write_message`."""
+        how |= {"says": [*says, *self.promise], "spec": {**spec, "map_hash": self.map_hash}}
+        return write_message(key, [self.card(name) for name in to], study=self.fingerprint, **how)
+
     def card(self, name: str) -> Card:
         """The pinned keys of a member."""
         if name in self._cards:
@@ -391,20 +396,16 @@ class Study:
             table = read_table(table, csv or read_file(table, text=text).form or UTF8, text=text)
         table = as_table(table, where)
         if lost := [name for name in (*self.encoder.inputs, target) if name not in table.column_names]:
-            raise DataError(
-                f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has; add it, or rename one',
-                code="no-column",
-            )
+            problem = f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has'
+            raise DataError(f"{problem}; add it, or rename one", code="no-column")
         # The target is read as inputs of numbers are, decimal commas and all.
         both = replace(self.encoder, columns=(*self.encoder.columns, NumberColumn(target)))
         found = both.encode(table, where, fill=_FILL)
         if odd := [note for note in found.notes if note.code == "unseen-levels"]:
             told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
-            raise DataError(
-                f'{where} has levels that study "{self.name}" does not know: {told}; recode these rows, or add the '
-                "levels to the study before anybody joins",
-                code="other-levels",
-            )
+            problem = f'{where} has levels that study "{self.name}" does not know: {told}'
+            remedy = "recode these rows, or add the levels to the study before anybody joins"
+            raise DataError(f"{problem}; {remedy}", code="other-levels")
         return Rows(found.X[:, :-1], found.X[:, -1])
 
     def prepared(self, rows: Rows) -> Rows:

@@ -14,26 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats, Integers
+from mixtune._array import Floats
 from mixtune._checks import check_positive
 from mixtune._files import Arrays
 from mixtune.errors import DataError
 from mixtune.federated import _sums as sums
-from mixtune.federated._masks import Ring, best_exponent
+from mixtune.federated._masks import best_exponent
 from mixtune.federated._messages import hashed
-from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
 from mixtune.moments import Moments, Origin, Rows, Sample, about, augmented, pooled_scale
-from mixtune.selection import (
-    SETTINGS,
-    SIZES,
-    RemoteTasks,
-    SourceTerms,
-    SummedTask,
-    summed_labels,
-    target_scale,
-    task_of_sums,
-)
+from mixtune.selection import SIZES, RemoteTasks, SourceTerms, SummedTask, summed_labels, target_scale, task_of_sums
 
 _TASK_ARRAYS = ("squares", "clipped", "left", "finite")
 
@@ -56,27 +46,6 @@ def common_mean(focal: Rows, moments: Sequence[Moments], origin: Origin) -> Orig
 def centred(rows: Rows, arrays: Arrays) -> Rows:
     """A member's prepared rows about the common mean of a request."""
     return sums.rows_about(rows, sums.origin_from(arrays, rows.shape[1], "the tasks of the request"))
-
-
-def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
-    """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
-    least = n_features / policy.features_per_row
-    pairs = [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
-    drawn = [[set(map(int, part)) for part in pair] for pair in pairs]
-    sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
-    everything = set(range(rows))
-    apart = [len(one) for one in sets] + [len(everything - one) for one in sets]
-    apart += [len(one ^ other) for place, one in enumerate(sets) for other in sets[:place]]
-    small = [size for size in apart if 0 < size < least]
-    if small:
-        why = f"some of them, or what two of them differ by, are {min(small)} rows; {np.ceil(least):.0f} are the least"
-        raise RefusedError("sums over parts of the rows", why, code="few-rows", rows=min(small))
-
-
-def check_leverages(values: Floats, width: int) -> None:
-    """Refuse leverages (C, n) that are none: with others, a request could single out rows."""
-    if np.min(values) < -1e-9 or np.max(values) > 1 + 1e-9 or np.max(values.sum(axis=1)) > width + 1e-6:
-        raise RefusedError("residuals under leverages that are none", "they would single out rows", code="bad-rows")
 
 
 def task_content(tasks: Sequence[SummedTask]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -113,10 +82,8 @@ def play_context(study: Study, name: str, request: str) -> bytes:
 # --- level 2: only sums are known -------------------------------------------------------------------------------------
 
 #: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
-BITS = {
-    "terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10},
-    "trials": {"say": 8, "plays": 2, "squares": 24, "clipped": 24},
-}
+BITS = {"terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}}
+BITS["trials"] = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
 #: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
 _LARGEST_PRODUCT = 2.0**14
 
@@ -192,11 +159,6 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
     return [task_of_sums(squares, clipped, plays)]
 
 
-def masked_vector(asked: str, blocks: Mapping[str, Floats], members: int) -> Ring:
-    """Blocks with public ranges as one vector of ring elements."""
-    return sums.encode(blocks, _exponents(asked, members), members, fine=True)
-
-
 def masked_sizes(asked: str, width: int) -> dict[str, int]:
     """How many ring elements each block of a further sum has, for ``width`` coefficients."""
     if asked == "trials":
@@ -208,10 +170,6 @@ def masked_sizes(asked: str, width: int) -> dict[str, int]:
     return {**{name: 2 * len(block) for name, block in blank.items()}, "members": 1}
 
 
-def read_masked(asked: str, total: Ring, sizes: Mapping[str, int], members: int) -> dict[str, Floats]:
-    """Blocks from the sum of such vectors."""
-    return sums.decode(total, sizes, _exponents(asked, members), members, fine=True)
-
-
-def _exponents(asked: str, members: int) -> dict[str, int]:
+def exponents(asked: str, members: int) -> dict[str, int]:
+    """The fixed points of these blocks, whose ranges are public."""
     return {name: best_exponent(bits, members) for name, bits in BITS[asked].items()}

@@ -138,13 +138,8 @@ class _Local:
 
     def flwr(self, *arguments: str) -> None:
         """A command to SuperLink."""
-        done = subprocess.run(
-            [self.programs["flwr"], *arguments],
-            env=self._environment(self.folder / "link"),
-            capture_output=True,
-            text=True,
-            timeout=START,
-        )
+        command, env = [self.programs["flwr"], *arguments], self._environment(self.folder / "link")
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=START)
         if done.returncode:
             raise DataError(f"flwr {arguments[0]} failed: {(done.stdout + done.stderr)[-500:]}")
 
@@ -168,15 +163,9 @@ class _Local:
         return {**os.environ, "PATH": path, "FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "COLUMNS": "200"}
 
     def _start(self, program: str, options: Sequence[str], home: Path) -> subprocess.Popen[bytes]:
+        command, env = [self.programs[program], *options], self._environment(home)
         with open(home / "log", "wb") as log:
-            process = subprocess.Popen(
-                [self.programs[program], *options],
-                cwd=home,
-                env=self._environment(home),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            process = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log, start_new_session=True)
         self.stack.callback(_end, process)
         return process
 

@@ -2,6 +2,7 @@
 
 from mixtune.options._european import Bias, european
 from mixtune.options._greeks import Greek
+from mixtune.options._heston import Heston
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
     AsianCall,
@@ -27,17 +28,10 @@ from mixtune.options._pricer import (
     price_observed,
     upper_bound,
 )
+from mixtune.options._process import BlackScholes, FractionalBrownianMotion, Process, State, TermStructure
+from mixtune.options._rough import RoughHeston
 from mixtune.options._settings import PriceSettings, TimeGrid
 from mixtune.options._several import AmericanLimit, PriceGrid, american_limit, price_grid
-from mixtune.options.processes import (
-    BlackScholes,
-    FractionalBrownianMotion,
-    Heston,
-    Process,
-    RoughHeston,
-    State,
-    TermStructure,
-)
 
 # Markets and dates, payoffs, pricing and its results, paths.
 __all__ = ["BlackScholes", "FractionalBrownianMotion", "Heston", "Process", "RoughHeston", "State"]

@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,11 @@ from scipy.special import ndtr
 
 from mixtune._array import Array, Floats, match, to_numpy
 from mixtune.errors import ParameterError
-from mixtune.options._heston import LAW, VarianceProcess
+from mixtune.options._heston import LAW, Heston, VarianceProcess
 from mixtune.options._payoffs import PAYOFFS, Call, GeometricBasketPut, Payoff, PayoffFunction, Put
-from mixtune.options._process import mean_over, normal_blocks, per_asset
+from mixtune.options._process import BlackScholes, Process, mean_over, normal_blocks, per_asset
+from mixtune.options._rough import RoughHeston
 from mixtune.options._settings import TimeGrid
-from mixtune.options.processes import BlackScholes, Heston, Process, RoughHeston
 
 #: Steps of the rough Riccati equation; a second solution with half of them is used for the extrapolation.
 RICCATI_STEPS = 256
@@ -61,6 +62,8 @@ MOST_ASSETS = 5
 MOST_HALVINGS = 2
 #: Discounted European values (paths,) from prices (paths, assets) and a date.
 BaseValue = Callable[[Array, int], Array]
+#: From samples, one per path, to their mean and its standard error.
+Mean = Callable[[Floats], tuple[float, float]]
 
 
 def european(process: Process, payoff: Payoff, grid: TimeGrid) -> float:
@@ -134,10 +137,8 @@ def _fourier_call(process: VarianceProcess, forward: float, strikes: Floats, mat
     t, step = np.linspace(*RANGE, ROUGH_NODES if isinstance(process, RoughHeston) else NODES, retstep=True)
     u = np.exp(0.5 * math.pi * np.sinh(t)) / deviation
     weights = step * u * 0.5 * math.pi * np.cosh(t) / (u * u + 0.25)
-    if isinstance(process, RoughHeston):
-        log_phi = rough_exponent(u - 0.5j, maturity, *law, hurst=process.hurst)
-    else:
-        log_phi = heston_exponent(u - 0.5j, maturity, *law)
+    exponent = partial(rough_exponent, hurst=process.hurst) if isinstance(process, RoughHeston) else heston_exponent
+    log_phi = exponent(u - 0.5j, maturity, *law)
     positive = np.where(strikes > 0, strikes, forward)
     integrals = np.exp(1j * np.outer(np.log(forward / positive), u) + log_phi).real @ weights
     return np.where(strikes > 0, forward - np.sqrt(forward * positive) / math.pi * integrals, forward)
@@ -233,9 +234,8 @@ def european_value(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> 
     >>> european_value(market, Put(100), grid)(np.array([[100.0]]), 0).round(4)
     array([5.5735])
     """
-    if type(process) is not BlackScholes or process.cash_dividends:
-        return None
-    if type(payoff) not in (Put, Call, GeometricBasketPut):
+    known = type(payoff) in (Put, Call, GeometricBasketPut)
+    if not known or type(process) is not BlackScholes or process.cash_dividends:
         return None
     variance, drift = np.zeros((2, grid.n_dates + 1))
     for date, time in enumerate(grid.times[:-1].tolist()):
@@ -347,15 +347,13 @@ def with_chosen_steps(
 
     The bias is None for models that are sampled exactly, and for schemes whose bias :func:`observed_bias` shows.
     """
-    chosen = process.for_grid(grid, tolerance=tolerance)
-    bias = steps_bias(chosen, payoff, grid, tolerance=tolerance, seed=seed)
     free = isinstance(process, Heston | RoughHeston) and process.substeps is None
-    for halvings in range(1, MOST_HALVINGS + 1):
-        if not free or bias is None or not bias.missed:
-            break
+    for halvings in range(MOST_HALVINGS + 1):
         # Errors are of second order: a quarter of the tolerance gives half the step.
         chosen = process.for_grid(grid, tolerance=tolerance / 4**halvings)
         bias = steps_bias(chosen, payoff, grid, tolerance=tolerance, seed=seed)
+        if not free or bias is None or not bias.missed:
+            break
     return chosen, bias
 
 
@@ -437,9 +435,8 @@ def _conditional_price(
         rng = np.random.default_rng([seed, scrambling, POINTS])
         # Every step counts as an interval of the Sobol points: the first coordinates drive whole paths.
         blocks = normal_blocks(POINTS, steps, width, rng, sobol=steps * width <= MOST_COORDINATES)
-        laws = [
-            process.conditional_law(grid, normals.reshape(grid.n_dates, -1, normals.shape[2])) for _, normals in blocks
-        ]
+        by_date = (normals.reshape(grid.n_dates, -1, normals.shape[2]) for _, normals in blocks)
+        laws = [process.conditional_law(grid, normals) for normals in by_date]
         mean, spread, control = (np.concatenate(parts) for parts in zip(*laws))
         expected = forward * np.exp(mean)
         flows = calls_or_puts(sign, black_call(expected, strike, np.sqrt(spread)), expected, strike)
@@ -454,13 +451,7 @@ def _conditional_price(
 
 
 def observed_bias(
-    process: Process,
-    payoff: Any,
-    grid: TimeGrid,
-    terminal: Floats,
-    *,
-    estimate: Callable[[Floats], tuple[float, float]],
-    tolerance: float,
+    process: Process, payoff: Any, grid: TimeGrid, terminal: Floats, *, estimate: Mean, tolerance: float
 ) -> Bias | None:
     """The bias seen on simulated paths; None for models that are sampled exactly or have no exact price.
 

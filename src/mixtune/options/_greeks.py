@@ -30,13 +30,11 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Floats
+from mixtune.options._european import Mean
 from mixtune.options._martingale import without_noise
 from mixtune.options._paths import PathData
 from mixtune.options._process import Process, TermStructure, mean_over
 from mixtune.options._settings import METHOD, TimeGrid
-
-#: From samples to their mean and its standard error.
-Mean = Callable[[Floats], tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,11 +159,8 @@ class Sensitivity:
     def _vega(self) -> list[tuple[float, float]]:
         """Of all volatilities together; nothing where the market has none."""
         process = self.process
-        if hasattr(process, "volatility"):
-            names, power = ["volatility"], 1
-        elif hasattr(process, "v0"):
-            names, power = ["v0", "v_mean"], 2
-        else:
+        names, power = (["volatility"], 1) if hasattr(process, "volatility") else (["v0", "v_mean"], 2)
+        if not hasattr(process, names[0]):
             return []
         level = float(np.mean(mean_over(getattr(process, names[0]), 0.0, self.grid.maturity) ** (1 / power)))
 

@@ -50,19 +50,8 @@ from scipy.special import ndtr
 from mixtune._array import Array, Floats, match, namespace
 from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._process import (
-    TOLERANCE,
-    Process,
-    State,
-    TermStructure,
-    constant_columns,
-    correlated,
-    correlation_factor,
-    correlation_matrix,
-    mean_over,
-    per_asset,
-)
-from mixtune.options._settings import TimeGrid
+from mixtune.options._process import Process, State, TermStructure, correlated, joint_factor, mean_over, per_asset
+from mixtune.options._settings import TOLERANCE, TimeGrid
 
 #: The parameters of the variance, in the order in which functions take them.
 LAW = ("v0", "v_mean", "v_speed", "v_vol", "rho")
@@ -124,15 +113,10 @@ class VarianceProcess(Process):
         rho = per_asset("rho", self.rho, n_assets)
         if not np.all(np.abs(rho) <= 1):
             raise ParameterError(f"rho must be a correlation, between -1 and 1; got {self.rho!r}")
-        self._store(
-            rho=float(rho[0]) if np.ndim(self.rho) == 0 else rho,
-            **{name: self._parameter(name, n_assets) for name in ("v0", "v_mean", "v_speed", "v_vol")},
-        )
-
-    def _parameter(self, name: str, n_assets: int) -> Any:
-        """A number as it is, or one per asset."""
-        value = getattr(self, name)
-        return check_nonnegative(name, value) if np.ndim(value) == 0 else per_asset(name, value, n_assets, least=0)
+        for name in ("v0", "v_mean", "v_speed", "v_vol"):
+            value, one = getattr(self, name), np.ndim(getattr(self, name)) == 0
+            vars(self)[name] = check_nonnegative(name, value) if one else per_asset(name, value, n_assets, least=0)
+        vars(self)["rho"] = float(rho[0]) if np.ndim(self.rho) == 0 else rho
 
     @property
     def _normals_per_step(self) -> int:
@@ -152,8 +136,8 @@ class VarianceProcess(Process):
         return self._normals_per_step * self.n_assets * self._chosen_substeps
 
     def start(self, n_paths: int) -> VarianceState:
-        prices = constant_columns(self.spot, n_paths)
-        return VarianceState(prices, constant_columns(per_asset("v0", self.v0, self.n_assets), n_paths))
+        prices = self._columns(self.spot, n_paths)
+        return VarianceState(prices, self._columns(per_asset("v0", self.v0, self.n_assets), n_paths))
 
     def noise(self, normals: Array) -> Array:
         # Each step has the normals of all variances and then those of all prices; their sums drive a piece.
@@ -225,10 +209,8 @@ class VarianceProcess(Process):
         self, variance: Array, dt: float, own: Array, other: Array, *, start: Array | float = 0.0
     ) -> tuple[Array, Array]:
         """An Euler step at variances >= 0: return of the price without drift, and ``start`` plus their change."""
-        v_mean, v_speed, v_vol, rho = (
-            value if np.ndim(value) == 0 else match(value, variance)
-            for value in (self.v_mean, self.v_speed, self.v_vol, self.rho)
-        )
+        law = (self.v_mean, self.v_speed, self.v_vol, self.rho)
+        v_mean, v_speed, v_vol, rho = (value if np.ndim(value) == 0 else match(value, variance) for value in law)
         moved = namespace(variance).sqrt(variance * dt)
         change = moved * own
         change *= v_vol
@@ -309,16 +291,14 @@ class Heston(VarianceProcess):
         super().__post_init__()
         check_choice("scheme", self.scheme, ("auto", "inverse-gaussian", "qe", "log-euler", "paper"))
         substeps = FIXED_SUBSTEPS.get(self.scheme) if self.substeps is None else self.substeps
-        factor = _joint_factor(self.correlation, self.rho, self.n_assets)
+        factor = joint_factor(self.correlation, self.rho, self.n_assets)
         if self.scheme == "inverse-gaussian" and factor is not None:
             raise ParameterError('correlated assets need scheme "qe"; leave scheme out')
-        self._store(
-            substeps=None if substeps is None else check_whole("substeps", substeps, least=1),
-            scheme="qe" if self.scheme == "auto" and substeps is not None else self.scheme,
-            # The others need functions that few array libraries have.
-            follows_arrays=self.scheme in FIXED_SUBSTEPS,
-            _factor=factor,
-        )
+        substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
+        scheme = "qe" if self.scheme == "auto" and substeps is not None else self.scheme
+        # Other schemes need functions that few array libraries have.
+        follows_arrays = scheme in FIXED_SUBSTEPS
+        vars(self).update(substeps=substeps, scheme=scheme, follows_arrays=follows_arrays, _factor=factor)
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
         chosen = super().for_grid(grid, tolerance=tolerance)
@@ -444,23 +424,6 @@ def _span(speed: Any, dt: float) -> Floats:
     """``(1 - exp(-speed dt)) / speed``, which is dt where the speed is 0."""
     speed = np.asarray(speed, dtype=np.float64)
     return np.where(speed > 0, -np.expm1(-speed * dt) / np.where(speed > 0, speed, 1.0), dt)
-
-
-def _joint_factor(correlation: ArrayLike, rho: Any, n_assets: int) -> Floats | None:
-    """A factor of the correlation of the variances' noise and of the prices' own noise; None if all are independent.
-
-    Prices W have the given correlation C, and ``B_i = rho_i W_i`` plus independent noise. The prices' own noise is what
-    is left of W_i beside B_i.
-    """
-    matrix = correlation_matrix(correlation, n_assets)
-    if matrix is None:
-        return None
-    rho = per_asset("rho", rho, n_assets)
-    # The loading of W on B and on the rest: cross-correlations are products of loadings with C.
-    loadings = np.concatenate([rho, np.sqrt(1.0 - rho**2)])
-    joint = np.outer(loadings, loadings) * np.tile(matrix, (2, 2))
-    same = np.tile(np.eye(n_assets, dtype=bool), (2, 2))
-    return correlation_factor(np.where(same, np.eye(2 * n_assets), joint))
 
 
 def variance_noise(mean: Floats, unit: Floats, scale: Floats, normal: Floats, tilt: Floats) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ import numpy as np
 
 from mixtune._array import Array, Floats, add_to_diagonal, is_numpy, match, namespace, to_numpy
 from mixtune.options._payoffs import PayoffFunction
-from mixtune.options.processes import Process, TermStructure
+from mixtune.options._process import Process, TermStructure
 
 #: Of ranked assets, as many have moves of their own; those of the others are summed.
 TOP_ASSETS = 5

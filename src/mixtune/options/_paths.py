@@ -20,8 +20,8 @@ from mixtune._array import Array, Floats, all_finite, as_float64, match, namespa
 from mixtune._checks import check_whole
 from mixtune.errors import DataError
 from mixtune.options._payoffs import PathPayoff, PayoffFunction
+from mixtune.options._process import Process
 from mixtune.options._settings import TimeGrid
-from mixtune.options.processes import Process
 
 ENDINGS = (".npy", ".csv", ".parquet")
 #: Normals of one run from which threads that draw them are worth starting.

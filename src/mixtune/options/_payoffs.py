@@ -264,20 +264,16 @@ class PathPayoff:
 
     def along(self, prices: Array, times: Floats) -> Array:
         """Amounts (paths, dates + 1) along paths (paths, dates + 1, assets)."""
-        given = to_numpy(_as_prices(prices))
-        return match(self._checked(self.function, given, times, given.shape[:2], "amounts"), prices)
+        return self._checked(self.function, prices, times, (), "amounts")
 
     def observed_along(self, prices: Array, times: Floats) -> Array | None:
         """The further state (paths, dates + 1, k), where there is one."""
-        if self.state is None:
-            return None
-        given = to_numpy(_as_prices(prices))
-        return match(self._checked(self.state, given, times, (*given.shape[:2], None), "state"), prices)
+        return None if self.state is None else self._checked(self.state, prices, times, (None,), "state")
 
-    def _checked(
-        self, function: Callable[..., ArrayLike], prices: Floats, times: Floats, shape: Any, what: str
-    ) -> Floats:
-        """What a function returns, of the right shape, finite, and without a look at later prices."""
+    def _checked(self, function: Callable[..., ArrayLike], paths: Array, times: Floats, more: Any, what: str) -> Array:
+        """What a function returns, (paths, dates + 1, *more), finite, and without a look at later prices."""
+        prices = to_numpy(_as_prices(paths))
+        shape = (*prices.shape[:2], *more)
         found = _check_own(self.name, _call_own(self.name, function, prices, times), prices, shape, what)
         few = prices[:TRIED_PATHS]
         before, other = _call_own(self.name, function, few, times), few[::-1] * 1.1 + 1.0
@@ -286,7 +282,7 @@ class PathPayoff:
             after = _call_own(self.name, function, changed, times)
             if not np.array_equal(after[:, : date + 1], before[:, : date + 1]):
                 raise DataError(f'the {what} of payoff "{self.name}" at date {date} depend on later prices')
-        return found
+        return match(found, paths)
 
 
 class _OnAverage(PathPayoff):

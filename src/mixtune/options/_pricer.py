@@ -53,24 +53,15 @@ from mixtune._array import Array, Booleans, Floats, Integers, slices
 from mixtune._checks import check_whole
 from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
+from mixtune.options import _european as exact
 from mixtune.options import training as learn
-from mixtune.options._european import (
-    BaseValue,
-    Bias,
-    european_value,
-    known_european,
-    mean_growth,
-    never_exercised,
-    observed_bias,
-    with_chosen_steps,
-)
 from mixtune.options._greeks import Greek, Market, Sensitivity, Valued
 from mixtune.options._heston import VarianceProcess
 from mixtune.options._martingale import exchangeable, moves, relative_gains, symmetric, without_noise
 from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
 from mixtune.options._payoffs import PathPayoff, PayoffFunction
+from mixtune.options._process import Process, State
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers
-from mixtune.options.processes import Process, State
 from mixtune.weights import PredictiveWeights
 
 #: Inner states evaluated at a time.
@@ -281,20 +272,17 @@ def exercise_region(
     low, high = np.quantile(data.prices[:, 1:], tails)
     axis = np.linspace(low, high, points)
     mesh = np.stack(np.meshgrid(*[axis] * data.n_assets, indexing="ij"), axis=-1).reshape(-1, data.n_assets)
-    raw = np.asarray(payoff(mesh))
-    shape = (grid.n_dates - 1, *[points] * data.n_assets)
-    stops, seens = np.empty((2, grid.n_dates - 1, len(mesh)), dtype=bool)
-    for date in range(1, grid.n_dates):
-        stops[date - 1] = decisions(policy, mesh, date, data=data, grid=grid, payoff=payoff)
-        lowest, highest = np.quantile(data.prices[:, date], tails)
-        seens[date - 1] = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
+    raw, shape = np.asarray(payoff(mesh)), (grid.n_dates - 1, *[points] * data.n_assets)
+    decide = [partial(decisions, policy, date=d, data=data, grid=grid, payoff=payoff) for d in range(1, grid.n_dates)]
+    stops = np.stack([each(mesh) for each in decide])
+    lowest, highest = np.quantile(data.prices[:, 1:-1], tails, axis=(0, 2))[..., None, None]
+    seens = np.all((mesh >= lowest) & (mesh <= highest), axis=2)
     boundary = None
     if data.n_assets == 1:
-        decide = partial(decisions, policy, data=data, grid=grid, payoff=payoff)
         # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
         up = bool(raw[0] >= raw[-1])
-        found = [_critical_price(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
-        boundary = np.array(found)
+        parts = zip(stops, seens, decide)
+        boundary = np.array([_critical_price(axis, stop, seen, up, at) for stop, seen, at in parts])
     return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
 
 
@@ -375,7 +363,7 @@ class PriceResult(Estimate):
     times: Floats
     exercise_probability: Floats
     policy: learn.Policy
-    bias: Bias | None = None
+    bias: exact.Bias | None = None
     upper: UpperBound | None = None
     region: ExerciseRegion | None = None
     greeks: dict[str, Greek] = field(default_factory=dict)
@@ -439,7 +427,7 @@ def price(
     Parameters
     ----------
     process : Process
-        The market, see :mod:`mixtune.options.processes`.
+        The market, such as :class:`mixtune.options.BlackScholes`.
     payoff : callable
         Prices (..., assets) to payoffs (...).
     grid : TimeGrid
@@ -470,7 +458,7 @@ def price(
     with threadpool_limits(limits=1):
         with stage("choose steps"):
             how: dict[str, Any] = {"tolerance": settings.bias_tolerance, "seed": settings.seed}
-            process, steps = with_chosen_steps(process, payoff, grid, **how)
+            process, steps = exact.with_chosen_steps(process, payoff, grid, **how)
         run = PricingRun(process, payoff, grid, settings, steps)
         with stage("simulate"):
             paths = run.paths(settings.device)
@@ -513,7 +501,7 @@ class PricingRun:
     payoff: PayoffFunction
     grid: TimeGrid
     settings: PriceSettings
-    steps: Bias | None = None
+    steps: exact.Bias | None = None
     holds: bool | None = None  # where it is decided already whether early exercise is worth nothing
 
     @property
@@ -561,9 +549,8 @@ class PricingRun:
     @cached_property
     def ranked(self) -> bool:
         """Whether the value does not depend on the order of the assets."""
-        if self.process.n_assets == 1 or self.settings.paper or not exchangeable(self.process):
-            return False
-        if isinstance(self.payoff, PathPayoff):
+        several = self.process.n_assets > 1 and not self.settings.paper and exchangeable(self.process)
+        if not several or isinstance(self.payoff, PathPayoff):
             return False
         # Any prices do, if they differ between assets: here those of a few paths at the last date.
         few = self.process.sample(SYMMETRY_PATHS, self.grid, np.random.default_rng(self.settings.seed))
@@ -574,12 +561,12 @@ class PricingRun:
         """Whether early exercise is worth nothing for certain; the paper does not ask."""
         if self.holds is not None:
             return self.holds
-        return not self.settings.paper and never_exercised(self.process, self.payoff, self.grid)
+        return not self.settings.paper and exact.never_exercised(self.process, self.payoff, self.grid)
 
     @cached_property
     def european(self) -> float | None:
         """What the option is worth if held, where that is known today only; see :meth:`base`."""
-        return known_european(self.process, self.payoff, self.grid) if self.controlled else None
+        return exact.known_european(self.process, self.payoff, self.grid) if self.controlled else None
 
     @property
     def waits_for_sure(self) -> bool:
@@ -592,9 +579,9 @@ class PricingRun:
             return None
         return policy if self.waits_for_sure else self.train(training, state=policy.state, hold=True)
 
-    def base(self, market: Process, grid: TimeGrid) -> BaseValue | None:
+    def base(self, market: Process, grid: TimeGrid) -> exact.BaseValue | None:
         """European values of the option in a market, where they are known and wanted."""
-        return european_value(market, self.payoff, grid) if self.controlled else None
+        return exact.european_value(market, self.payoff, grid) if self.controlled else None
 
     def evaluation_paths(self, device: str | None = None) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
@@ -622,7 +609,7 @@ class PricingRun:
         settings, paper = self.settings, self.settings.paper
         model = learn.Local(0, METHOD.paper_ridge, "LO-1") if paper else learn.TunedLocal(0, settings.method)
         inside = settings.in_the_money and not everywhere and not hold
-        growth = mean_growth(self.process, self.grid) if isinstance(self.process, VarianceProcess) else None
+        growth = exact.mean_growth(self.process, self.grid) if isinstance(self.process, VarianceProcess) else None
         rule: dict[str, Any] = {"in_the_money": inside, "only_positive": not paper, "hold": hold, "growth": growth}
         rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled}
         if state is None:
@@ -668,7 +655,7 @@ class PricingRun:
         found = Estimate.of(samples, drawn=self.settings.drawn)
         return found.value, found.standard_error
 
-    def bias(self, evaluation: PathData, found: Estimate) -> Bias | None:
+    def bias(self, evaluation: PathData, found: Estimate) -> exact.Bias | None:
         """What the time steps do to the European price; a warning where that is more than accepted."""
         accepted = self.settings.bias_tolerance
         if found.price > 0:
@@ -677,7 +664,7 @@ class PricingRun:
         if bias is None:
             # Payoffs at maturity as they are, without the control of the American price.
             how: dict[str, Any] = {"estimate": self.mean, "tolerance": accepted}
-            bias = observed_bias(self.process, self.payoff, self.grid, evaluation.prices[:, -1], **how)
+            bias = exact.observed_bias(self.process, self.payoff, self.grid, evaluation.prices[:, -1], **how)
         if bias is None:
             return None
         bias = replace(bias, tolerance=accepted)
@@ -691,7 +678,7 @@ class PricingRun:
         self, policy: learn.Policy, held: learn.Policy | None, stop_now: bool, paths: tuple[PathData, PathData]
     ) -> dict[str, Greek]:
         """Greeks, from training and evaluation paths of today's market."""
-        multiples = mean_growth(self.process, self.grid) is not None
+        multiples = exact.mean_growth(self.process, self.grid) is not None
         now = paths if multiples else self.paths(None)
         learned = not self.hold and self.grid.n_dates > 1
 
@@ -728,7 +715,7 @@ class PricingRun:
         known = there.known_price(there.process, there.grid)
 
         def controlled(policy: learn.Policy) -> Floats:
-            growth = None if policy.growth is None else mean_growth(there.process, there.grid)
+            growth = None if policy.growth is None else exact.mean_growth(there.process, there.grid)
             flows = replace(policy, growth=growth).evaluate(evaluation).controlled
             if policy.base is None or known is None:
                 return discount * flows
@@ -742,7 +729,7 @@ class PricingRun:
         base = self.base(market, grid)
         if base is not None:
             return float(base(market.start(1).prices, 0)[0])
-        return known_european(market, self.payoff, grid) if self.controlled else None
+        return exact.known_european(market, self.payoff, grid) if self.controlled else None
 
     def rescaled(self, paths: PathData, factors: Floats) -> PathData:
         """Paths with prices (dates + 1, assets) times as high, and the payoffs of these dates."""
@@ -784,16 +771,9 @@ def _priced(
     else:
         without = Estimate(european, 0.0)
         premium = Estimate(estimate.value - european, estimate.standard_error)
-    return PriceResult(
-        price=estimate.value,
-        standard_error=estimate.standard_error,
-        european=without,
-        premium=premium,
-        flows=flows,
-        stopping_dates=dates,
-        exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
-        **found,
-    )
+    found |= {"european": without, "premium": premium, "flows": flows, "stopping_dates": dates}
+    found["exercise_probability"] = np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows)
+    return PriceResult(price=estimate.value, standard_error=estimate.standard_error, **found)
 
 
 def price_observed(

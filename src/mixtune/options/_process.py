@@ -40,7 +40,7 @@ from scipy.stats import qmc
 from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, slices, to_device, torch_module
 from mixtune._checks import check_positive, check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._settings import TimeGrid, numbers
+from mixtune.options._settings import TOLERANCE, TimeGrid, numbers
 
 #: Normals in one block unless told otherwise: 4 MB, so that a block's working arrays stay near the cache.
 BLOCK_NORMALS = 1 << 19
@@ -54,8 +54,6 @@ ONE_THREAD = 250_000
 ROUNDING = 1e-10
 #: Times that differ by less are the same: dates are multiples of rounded steps.
 SAME_TIME = 1e-9
-#: Discretisation error that is accepted unless told otherwise, as a share of the price.
-TOLERANCE = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,21 +179,20 @@ class Process(ABC):
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
         """Advance without checking the arguments."""
 
-    def _store(self, **checked: Any) -> None:
-        """Replace settings of the frozen model by their checked values."""
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
     def _check_assets(self) -> int:
         """Check the parameters that all models of traded assets share: number of assets, prices and dividends."""
         n_assets = check_whole("n_assets", self.n_assets, least=1)
-        self._store(
-            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
-            dividend=curve_per_asset("dividend", self.dividend, n_assets),
-            cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
-            pieces=check_whole("pieces", self.pieces, least=1),
-        )
+        spot = per_asset("spot", self.spot, n_assets, least=0, strict=True)
+        dividend = curve_per_asset("dividend", self.dividend, n_assets)
+        cash, pieces = dividend_schedule(self.cash_dividends, n_assets), check_whole("pieces", self.pieces, least=1)
+        # Models are frozen for users.
+        vars(self).update(spot=spot, dividend=dividend, cash_dividends=cash, pieces=pieces)
         return n_assets
+
+    @staticmethod
+    def _columns(values: ArrayLike, n_paths: int) -> Floats:
+        """The same row of values for every path, with paths contiguous in memory."""
+        return np.repeat(np.asarray(values)[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
 
     def advance(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
         """Move paths over one exercise interval.
@@ -428,8 +425,7 @@ class TermStructure:
             raise ParameterError(f"times of a term structure must be a list that increases; got {self.times!r}")
         if values.ndim not in (1, 2) or len(values) != times.size:
             raise ParameterError(f"a term structure needs one value per time, {times.size}; got shape {values.shape}")
-        object.__setattr__(self, "times", freeze(times))
-        object.__setattr__(self, "values", freeze(values))
+        vars(self).update(times=freeze(times), values=freeze(values))
 
     def __mul__(self, factor: float) -> TermStructure:
         """The curve with all values multiplied."""
@@ -459,8 +455,7 @@ def curve_per_asset(name: str, value: Any, n_assets: int, *, least: float = -mat
     """``value`` as one number per asset, or as a term structure with one column per asset."""
     if not isinstance(value, TermStructure):
         return per_asset(name, value, n_assets, least=least)
-    values = np.asarray(value.values)
-    rows = [per_asset(name, row, n_assets, least=least) for row in values]
+    rows = [per_asset(name, row, n_assets, least=least) for row in np.asarray(value.values)]
     return TermStructure(value.times, np.stack(rows))
 
 
@@ -483,14 +478,9 @@ def dividend_schedule(value: Any, n_assets: int) -> tuple[tuple[float, Floats], 
         pairs = [(time, amount) for time, amount in value]
     except (TypeError, ValueError):
         raise ParameterError(f"cash_dividends must be pairs of time and amount; got {value!r}") from None
-    known = [
-        (
-            float(numbers("the time of a dividend", time, least=0, strict=True)),
-            per_asset("dividend", amount, n_assets, least=0),
-        )
-        for time, amount in pairs
-    ]
-    return tuple(sorted(known, key=lambda pair: pair[0]))
+    times = [float(numbers("the time of a dividend", time, least=0, strict=True)) for time, _ in pairs]
+    amounts = [per_asset("dividend", amount, n_assets, least=0) for _, amount in pairs]
+    return tuple(sorted(zip(times, amounts), key=lambda pair: pair[0]))
 
 
 def correlation_matrix(correlation: ArrayLike, n_assets: int) -> Floats | None:
@@ -533,16 +523,28 @@ def correlation_factor(matrix: Floats) -> Floats:
         return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)), dtype=np.float64)
 
 
+def joint_factor(correlation: ArrayLike, rho: Any, n_assets: int) -> Floats | None:
+    """A factor of the correlation of the variances' noise and of the prices' own noise; None if all are independent.
+
+    Prices W have the given correlation C, and ``B_i = rho_i W_i`` plus independent noise. The prices' own noise is what
+    is left of W_i beside B_i.
+    """
+    matrix = correlation_matrix(correlation, n_assets)
+    if matrix is None:
+        return None
+    rho = per_asset("rho", rho, n_assets)
+    # The loading of W on B and on the rest: cross-correlations are products of loadings with C.
+    loadings = np.concatenate([rho, np.sqrt(1.0 - rho**2)])
+    joint = np.outer(loadings, loadings) * np.tile(matrix, (2, 2))
+    same = np.tile(np.eye(n_assets, dtype=bool), (2, 2))
+    return correlation_factor(np.where(same, np.eye(2 * n_assets), joint))
+
+
 def correlated(factor: Floats | None, normals: Array) -> Array:
     """Independent normals (paths, k) with the correlation of a factor; None leaves them independent."""
     if factor is None:
         return normals
     return combine(factor, normals.T).T if is_numpy(normals) else normals @ match(factor.T, normals)
-
-
-def constant_columns(values: ArrayLike, n_paths: int) -> Floats:
-    """The same row of values for every path, with paths contiguous in memory."""
-    return np.repeat(np.asarray(values)[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
 
 
 def normal_blocks(
@@ -584,9 +586,8 @@ def normal_blocks(
     ((9, 2, 2), True)
     """
     n_paths = check_whole("n_paths", n_paths, least=1)
-    step = max(BLOCK_PATHS, BLOCK_NORMALS // (n_intervals * per_interval))
-    if block_paths is not None:
-        step = check_whole("chunk_paths", block_paths, least=1)
+    fitting = max(BLOCK_PATHS, BLOCK_NORMALS // (n_intervals * per_interval))
+    step = fitting if block_paths is None else check_whole("chunk_paths", block_paths, least=1)
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(f"rng must be a generator such as numpy.random.default_rng(0); got {rng!r}")
     if antithetic and sobol:
@@ -717,15 +718,13 @@ class BlackScholes(Process):
 
     def __post_init__(self) -> None:
         n_assets = self._check_assets()
+        volatility = curve_per_asset("volatility", self.volatility, n_assets, least=0)
         matrix = correlation_matrix(self.correlation, n_assets)
-        self._store(
-            volatility=curve_per_asset("volatility", self.volatility, n_assets, least=0),
-            _matrix=matrix,
-            _factor=None if matrix is None else correlation_factor(matrix),
-        )
+        factor = None if matrix is None else correlation_factor(matrix)
+        vars(self).update(volatility=volatility, _matrix=matrix, _factor=factor)
 
     def start(self, n_paths: int) -> State:
-        return State(constant_columns(self.spot, n_paths))
+        return State(self._columns(self.spot, n_paths))
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
         dividend, dt = mean_over(self.dividend, begin, end), end - begin
@@ -818,10 +817,11 @@ class FractionalBrownianMotion(Process):
         spot = per_asset("spot", self.spot, n_assets)
         if self.exponential and not np.all(spot > 0):
             raise ParameterError(f"exponential paths need spot > 0; got {self.spot!r}")
-        self._store(hurst=hurst, spot=spot, volatility=per_asset("volatility", self.volatility, n_assets, least=0))
+        volatility = per_asset("volatility", self.volatility, n_assets, least=0)
+        vars(self).update(hurst=hurst, spot=spot, volatility=volatility)
 
     def start(self, n_paths: int) -> NoiseState:
-        prices = constant_columns(self.spot, n_paths)
+        prices = self._columns(self.spot, n_paths)
         return NoiseState(prices, np.empty((n_paths, self.n_assets, 0)), np.empty(0))
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> NoiseState:

@@ -51,8 +51,8 @@ from mixtune._array import Array, Floats, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._heston import LAW, IntegratedState, VarianceProcess, VarianceState, draw_integrated
-from mixtune.options._process import SAME_TIME, TOLERANCE, State, combine, mean_over
-from mixtune.options._settings import TimeGrid, numbers
+from mixtune.options._process import SAME_TIME, State, combine, mean_over
+from mixtune.options._settings import TOLERANCE, TimeGrid, numbers
 
 #: Steps between two looks at the whole past in the Euler schemes, and steps per exercise interval.
 BLOCK_STEPS, EULER_SUBSTEPS = 16, 10
@@ -174,7 +174,7 @@ class RoughHeston(VarianceProcess):
             lags = (float(ends[0]), float(ends[1]))
         substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
         factors = check_whole("factors", self.factors, least=2)
-        self._store(hurst=hurst, substeps=substeps, factors=factors, kernel_range=lags)
+        vars(self).update(hurst=hurst, substeps=substeps, factors=factors, kernel_range=lags)
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
         chosen = super().for_grid(grid, tolerance=tolerance)
@@ -204,8 +204,7 @@ class RoughHeston(VarianceProcess):
         return STEPS * (1.0 + 0.25 * spread * (2 * self.hurst) ** 2)
 
     def mean_variance(self, maturity: float) -> Floats:
-        mean = self._expected_variance(0.0, maturity) / maturity
-        return np.full(self.n_assets, mean)
+        return np.full(self.n_assets, self._expected_variance(0.0, maturity) / maturity)
 
     @property
     def kernel_error(self) -> float:
@@ -295,44 +294,28 @@ class RoughHeston(VarianceProcess):
             memory = state.factors.T
             speeds, kernel_weights = self._exponentials
             weights = kernel_weights * np.exp(-np.outer(offsets[1:], speeds))
+        # What the past of before adds to the variance at the end of each step, (steps, assets * paths).
         curve = self.v0 + combine(weights, memory.reshape(len(memory), size[0] * size[1]))
-        variance, increments, log_returns = self._substeps(state, curve, dt, normals)
-        log_returns += ((rate - mean_over(self.dividend, begin, begin + span)) * span)[:, None]
-        with np.errstate(over="ignore"):
-            prices = state.prices * np.exp(log_returns).T
-        if isinstance(state, HistoryState):
-            joined = np.concatenate([memory, increments.reshape(steps, *size)]).T
-            return HistoryState(prices, variance, joined, np.concatenate([state.times, begin + offsets[:-1]]))
-        # Every factor decays over the block, and takes in each increment, decayed since that began.
-        aged = combine(np.exp(-np.outer(speeds, span - offsets[:-1])), increments).reshape(-1, *size)
-        aged += np.exp(-speeds * span)[:, None, None] * memory
-        return FactorState(prices, variance, aged.T)
-
-    def _substeps(self, state: VarianceState, curve: Floats, dt: float, normals: Floats) -> tuple[Floats, ...]:
-        """Step on, given what the past of before adds to the variance at the end of each step.
-
-        Returns
-        -------
-        variance : ndarray of shape (paths, assets)
-            At the end.
-        increments : ndarray of shape (steps, assets * paths)
-        log_returns : ndarray of shape (assets, paths)
-            Without the drift.
-        """
-        size, steps = (self.n_assets, state.n_paths), len(curve)
-        Z = normals.T.reshape(steps, 2, -1)
         kernel = _kernel(dt * np.arange(steps, 0, -1), self.hurst)
-        increments = np.empty(curve.shape)
-        variance = state.variance.T.reshape(-1)
+        increments, variance = np.empty(curve.shape), state.variance.T.reshape(-1)
         log_returns = np.zeros(variance.shape)
-        for step, (own, other) in enumerate(Z):
+        for step, (own, other) in enumerate(normals.T.reshape(steps, 2, -1)):
             moved, increments[step] = self._euler(variance, dt, own, other)
             log_returns += moved
             log_returns -= (0.5 * dt) * variance
             variance = np.einsum("s,sn->n", kernel[steps - 1 - step :], increments[: step + 1])
             variance += curve[step]
             np.maximum(variance, 0.0, out=variance)
-        return variance.reshape(size).T, increments, log_returns.reshape(size)
+        drift = ((rate - mean_over(self.dividend, begin, begin + span)) * span)[:, None]
+        with np.errstate(over="ignore"):
+            now = state.prices * np.exp(log_returns.reshape(size) + drift).T, variance.reshape(size).T
+        if isinstance(state, HistoryState):
+            joined = np.concatenate([memory, increments.reshape(steps, *size)]).T
+            return HistoryState(*now, joined, np.concatenate([state.times, begin + offsets[:-1]]))
+        # Every factor decays over the block, and takes in each increment, decayed since that began.
+        aged = combine(np.exp(-np.outer(speeds, span - offsets[:-1])), increments).reshape(-1, *size)
+        aged += np.exp(-speeds * span)[:, None, None] * memory
+        return FactorState(*now, aged.T)
 
 
 def _kernel(lags: Array, hurst: float) -> Floats:

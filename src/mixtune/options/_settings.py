@@ -12,6 +12,9 @@ from mixtune._array import Floats, check_device, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
 
+#: Discretisation error that is accepted unless told otherwise, as a share of the price.
+TOLERANCE = 0.001
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConstants:
@@ -143,7 +146,7 @@ class PriceSettings:
     upper_paths: int = 1000
     inner_paths: int = 200
     greeks: bool = False
-    bias_tolerance: float = 0.001
+    bias_tolerance: float = TOLERANCE
     device: str | None = None
 
     def __post_init__(self) -> None:
@@ -277,8 +280,8 @@ class TimeGrid:
         if not math.isfinite(discount.sum()):
             raise ParameterError(f"rate={rate!r} discounts beyond what floating-point numbers hold; pass 0.05 for 5%")
         arrays = {"times": times, "rates": rates, "steps": steps, "discount": discount}
-        for name, value in {"maturity": float(times[-1]), "dates": steps.size, "rate": rate, **arrays}.items():
-            object.__setattr__(self, name, freeze(value) if name in arrays else value)
+        vars(self).update({name: freeze(array) for name, array in arrays.items()})
+        vars(self).update(maturity=float(times[-1]), dates=steps.size, rate=rate)
 
     @property
     def n_dates(self) -> int:

@@ -19,8 +19,8 @@ from mixtune.options._european import steps_bias, steps_for_all
 from mixtune.options._paths import PathData
 from mixtune.options._payoffs import CustomPayoff, PathPayoff, Payoff, PayoffFunction
 from mixtune.options._pricer import Estimate, PriceResult, PricingRun, check_grid, check_parts, price, resolve_settings
+from mixtune.options._process import Process
 from mixtune.options._settings import PriceSettings, TimeGrid, numbers
-from mixtune.options.processes import Process
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,29 +52,25 @@ class PriceGrid:
     def as_rows(self) -> list[dict[str, float]]:
         """One row per option, for a table or a data frame; with its upper bound and Greeks where they were computed."""
         return [
-            {
-                "strike": strike,
-                "maturity": maturity,
-                "price": result.price,
-                "standard_error": result.standard_error,
-                "european": result.european.value,
-                "exercise_time": result.exercise_time,
-                **_bounds_and_greeks(result),
-            }
+            {"strike": strike, "maturity": maturity, **_numbers(result)}
             for strike, row in zip(self.strikes.tolist(), self.results)
             for maturity, result in zip(self.maturities.tolist(), row)
         ]
 
 
-def _bounds_and_greeks(result: PriceResult) -> dict[str, float]:
-    """The upper bound and Greeks of an option, each with its standard error; Greeks of several assets are numbered."""
+def _numbers(result: PriceResult) -> dict[str, float]:
+    """Price, upper bound and Greeks, each with its standard error; Greeks of several assets are numbered."""
+    known = {"price": result.price, "standard_error": result.standard_error}
+    known |= {"european": result.european.value, "exercise_time": result.exercise_time}
     found: dict[str, tuple[float, float]] = {}
     if result.upper is not None:
         found["upper_price"] = result.upper.price, result.upper.standard_error
     for name, greek in result.greeks.items():
         pairs = zip(greek.value.tolist(), greek.standard_error.tolist())
         found |= {name if greek.value.size == 1 else f"{name}_{k}": pair for k, pair in enumerate(pairs)}
-    return {key: number for name, pair in found.items() for key, number in zip((name, f"{name}_standard_error"), pair)}
+    for name, (value, error) in found.items():
+        known |= {name: value, f"{name}_standard_error": error}
+    return known
 
 
 def price_grid(

@@ -717,12 +717,8 @@ class TunedTransfer(ContinuationModel):
     def fit(self, stage: Stage, model: int) -> Floats:
         from mixtune.estimators import RegretOptimalRegressorCV  # scikit-learn takes a second to import
 
-        return _fit_estimator(
-            RegretOptimalRegressorCV(None, clamp=False, target_scale="identity"),
-            stage,
-            model,
-            range(len(stage.features)),
-        )
+        tuned = RegretOptimalRegressorCV(None, clamp=False, target_scale="identity")
+        return _fit_estimator(tuned, stage, model, range(len(stage.features)))
 
 
 @dataclass(frozen=True)
@@ -859,10 +855,7 @@ class Policy:
 
     def waiting(self, U: Array, prices: Array, date: int) -> Array:
         """The same from features (paths, p) and prices (paths, assets)."""
-        return self._above_base(U @ self.coefs[date], prices, date)
-
-    def _above_base(self, premium: Array, prices: Array, date: int) -> Array:
-        return premium if self.base is None else premium + self.base(prices, date)[..., None]
+        return U @ self.coefs[date] + _base_value(self.base, prices, date)
 
     def stops(self, payoff: Array, waiting: Array) -> Array:
         """Whether it stops where it may have the payoff now or the value of waiting."""
@@ -888,43 +881,34 @@ class Policy:
         xp, last = namespace(data.payoffs), data.payoffs[..., -1:]
         flow = xp.concat([last] * len(self.names), axis=-1)
         when = xp.full(flow.shape, data.n_dates, dtype=xp.int16, device=flow.device)
-        controlled = data.runs is None and (self.base is not None or self._moving(data))
+        moving = self.martingale is not None and data.noise is not None
+        controlled = data.runs is None and (self.base is not None or moving)
         # Of the martingale, what is still to come until the stop; and the best payoff less that until its date.
-        control = self._base(data, data.n_dates) if controlled else None
-        best = last[..., 0] - control if controlled else None
-        for date, U, premium in self.state.predicted(
-            data, self.coefs, features=controlled, positive=self.only_positive
-        ):
-            payoff = data.payoffs[..., date, None]
-            stop = self.stops(payoff, self._above_base(premium, data.prices[..., date, :], date))
+        control = xp.zeros_like(last) + _base_value(self.base, data.prices[..., -1, :], data.n_dates)
+        best = last - control
+        known = {"features": controlled, "positive": self.only_positive}
+        for date, U, premium in self.state.predicted(data, self.coefs, **known):
+            payoff, base = data.payoffs[..., date, None], _base_value(self.base, data.prices[..., date, :], date)
+            stop = self.stops(payoff, premium + base)
             flow = xp.where(stop, payoff, flow)
             when = xp.where(stop, xp.full((), date, dtype=xp.int16, device=flow.device), when)
             if controlled:
-                step, base = self._moves(data, date, self.state.few(U)), self._base(data, date)
-                control = xp.where(stop[..., 0], base, control + step)
-                best = best - step if self.hold else xp.maximum(payoff[..., 0] - base, best - step)
-        if controlled:
-            step, base = self._moves(data, 0, xp.ones_like(last)), self._base(data, 0)
-            control, best = control + step - base, best - step + base
-            best = best if self.hold else xp.maximum(data.payoffs[..., 0], best)
-        return Evaluation(flow, when, control, best)
-
-    def _moving(self, data: PathData) -> bool:
-        return self.martingale is not None and data.noise is not None
+                step = self._moves(data, date, self.state.few(U))
+                control = xp.where(stop[..., :1], base, control + step)
+                best = best - step if self.hold else xp.maximum(payoff - base, best - step)
+        if not controlled:
+            return Evaluation(flow, when)
+        step, base = self._moves(data, 0, xp.ones_like(last)), _base_value(self.base, data.prices[..., 0, :], 0)
+        control, best = control + step - base, best - step + base
+        best = best if self.hold else xp.maximum(data.payoffs[..., :1], best)
+        return Evaluation(flow, when, control[..., 0], best[..., 0])
 
     def _moves(self, data: PathData, date: int, U: Array) -> Array:
-        """What the moves of the interval after ``date`` add to the martingale, (paths,)."""
-        if not self._moving(data):
+        """What the moves of the interval after ``date`` add to the martingale, (paths, 1)."""
+        if self.martingale is None or data.noise is None:
             return 0.0
-        assert self.martingale is not None
-        assert data.noise is not None
         phi = _moves_after(data, date, self.state.ranked, self.growth)
-        return increments(self.martingale[date], U, phi)
-
-    def _base(self, data: PathData, date: int) -> Array:
-        """What the policy's base is worth at a date, (paths,)."""
-        found = None if self.base is None else self.base(data.prices[..., date, :], date)
-        return namespace(data.payoffs).zeros_like(data.payoffs[..., 0]) if found is None else found
+        return increments(self.martingale[date], U, phi)[:, None]
 
     def fetched(self) -> Policy:
         """The same policy with its coefficients in NumPy."""
@@ -937,6 +921,11 @@ class Policy:
             raise ParameterError("policies can be joined only if they use the same state map and exercise rule")
         coefs = namespace(self.coefs, other.coefs).concat([self.coefs, other.coefs], axis=-1)
         return replace(self, coefs=coefs, names=self.names + other.names, value=None)
+
+
+def _base_value(base: BaseValue | None, prices: Array, date: int) -> Array:
+    """What the base of a policy is worth at a date, (paths, 1); nothing where there is none."""
+    return 0.0 if base is None else base(prices, date)[..., None]
 
 
 def _moves_after(data: PathData, date: int, ranked: bool, growth: Floats | None) -> Array:
@@ -1005,11 +994,7 @@ def train(
         raise ParameterError("several runs regress on all paths; pass {fix}", fix=setting("in_the_money", False))
     xp = namespace(*(d.payoffs for d in data))
     values = [xp.concat([d.payoffs[..., -1:]] * len(models), axis=-1) for d in data]
-
-    def known(d: PathData, date: int) -> Array:
-        return 0.0 if base is None else base(d.prices[..., date, :], date)[..., None]
-
-    values = [value - known(d, d.n_dates) for value, d in zip(values, data)]
+    values = [value - _base_value(base, d.prices[..., -1, :], d.n_dates) for value, d in zip(values, data)]
     fitted: dict[int, Array] = {}
     moved: dict[int, Array] = {}
 
@@ -1035,7 +1020,7 @@ def train(
         ]
         fitted[date] = namespace(*found).stack(found, axis=-1)
         for i, (U, payoff, d) in enumerate(zip(features, payoffs, data)):
-            held = known(d, date)
+            held = _base_value(base, d.prices[..., date, :], date)
             waiting = U @ fitted[date]
             waiting = stage.without_own(waiting, kept[i]) if i == focal else waiting
             stop = exercises(payoff, waiting + held, only_positive) & (not hold)
@@ -1050,6 +1035,7 @@ def train(
     if not all_finite(coefs):
         raise DataError("the continuation values overflow; check the scale of the paths, or use a larger ridge")
     names, today = tuple(model.name for model in models), data[focal]
-    value = None if today.runs is not None else to_numpy(xp.mean(values[focal] + known(today, 0), axis=0))
+    waiting = values[focal] + _base_value(base, today.prices[..., 0, :], 0)
+    value = None if today.runs is not None else to_numpy(xp.mean(waiting, axis=0))
     found_moves = tuple(moved[date] for date in range(first.n_dates)) if martingale else None
     return Policy(state, coefs, names, only_positive, base, found_moves, value, growth, hold)

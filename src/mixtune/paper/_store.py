@@ -86,7 +86,7 @@ class ResultsStore:
         self.path = Path(folder) / FILE_NAME
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Transactions are begun and ended by hand: see _transaction.
+            # Transactions are begun by hand: see _transaction.
             self._db = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
         except OSError as error:
             raise ParameterError(f"cannot make the folder {folder} for results: {error.strerror}") from error
@@ -108,10 +108,8 @@ class ResultsStore:
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
             elif version != SCHEMA_VERSION:
-                raise DataError(
-                    f"{self.path} was not made by this version of mixtune (layout {version}, expected "
-                    f"{SCHEMA_VERSION}); choose another folder"
-                )
+                why = f"was not made by this version of mixtune (layout {version}, expected {SCHEMA_VERSION})"
+                raise DataError(f"{self.path} {why}; choose another folder")
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -128,14 +126,10 @@ class ResultsStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._readable():
+        # The connection commits at the end, or rolls back.
+        with self._readable(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+            yield
 
     def close(self) -> None:
         self._db.close()

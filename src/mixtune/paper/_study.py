@@ -363,14 +363,7 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
 
 
 def execute_together(
-    together: Together,
-    device: str,
-    run: Run,
-    settings: Any,
-    seeds: Mapping[int, int],
-    *,
-    beside: Run | None = None,
-    jobs: int = 1,
+    together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int], *, beside: Run | None, jobs: int
 ) -> Outcomes:
     """Do the runs of ``seeds`` on a device, several at once; yields what :func:`execute` does.
 

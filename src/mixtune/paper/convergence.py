@@ -242,12 +242,10 @@ class ConvergenceSummary:
         return int(np.sum(self.settings.learning_rate > self.stability_limits))
 
     def as_json(self) -> dict[str, Any]:
-        document: dict[str, Any] = {"experiment": self.experiment, "seed": self.seed, "runs": self.runs}
-        document["methods"] = self.headline()
-        if len(self.stability_limits):
-            limits = {"stability_limits": self.stability_limits.tolist(), "diverged_runs": self.diverged}
-            document["descent"] = {"learning_rate": self.settings.learning_rate, **limits}
-        return document
+        document = {"experiment": self.experiment, "seed": self.seed, "runs": self.runs, "methods": self.headline()}
+        limits = {"stability_limits": self.stability_limits.tolist(), "diverged_runs": self.diverged}
+        descent = {"descent": {"learning_rate": self.settings.learning_rate, **limits}}
+        return document | (descent if len(self.stability_limits) else {})
 
     def headline(self) -> Table:
         rows: list[dict[str, Any]] = []
@@ -284,14 +282,10 @@ class ConvergenceSummary:
             return {"Equation (3), layers": Check(self.outputs_error < 1e-8, told)}
         if ("GD", 0.0) in series:
             return {"Figure 1": self._against_descent(series["RO", 0.0], series["GD", 0.0])}
-        few, many = (
-            series["RO", transfer] for transfer in (min(self.settings.transfers), max(self.settings.transfers))
-        )
+        few, many = (series["RO", end(self.settings.transfers)] for end in (min, max))
         # The first step after which a tenth of the way to the final loss is done, as a part of the horizon.
-        left = [
-            float(np.argmax(s.loss_mean <= 0.9 * s.loss_mean[0] + 0.1 * s.loss_mean[-1])) / self.settings.horizon
-            for s in (few, many)
-        ]
+        done = [s.loss_mean <= 0.9 * s.loss_mean[0] + 0.1 * s.loss_mean[-1] for s in (few, many)]
+        left = [float(np.argmax(each)) / self.settings.horizon for each in done]
         told = (
             f"a tenth of the way is done after {left[0]:.1%} of the steps at lambda = {few.transfer:g}, after "
             f"{left[1]:.1%} at {many.transfer:g}; final loss {few.loss_mean[-1]:.3g} and {many.loss_mean[-1]:.3g}"
@@ -320,13 +314,12 @@ def _summarise(settings: ConvergenceSettings, results: Results) -> ConvergenceSu
             method = settings.label(name, transfer)
             if method not in results.methods:
                 continue
-            loss, energy = results.curves(method, "loss"), results.curves(method, "energy")
+            curves = [results.curves(method, quantity) for quantity in ("loss", "energy")]
             if name == "GD":
                 limits = results.values(method, "stability_limit")
-                stable = settings.learning_rate <= limits
-                loss, energy = loss[stable], energy[stable]
-            moments = (*_mean_and_std(loss), *_mean_and_std(energy))
-            series.append(Series(name, transfer, settings.iterations(name), *moments, runs=len(loss)))
+                curves = [each[settings.learning_rate <= limits] for each in curves]
+            loss, energy = map(_mean_and_std, curves)
+            series.append(Series(name, transfer, settings.iterations(name), *loss, *energy, runs=len(curves[0])))
     apart = float(results.values(OUTPUTS, "error").max()) if OUTPUTS in results.methods else None
     return ConvergenceSummary(results.experiment, results.seed, results.runs, settings, tuple(series), limits, apart)
 

@@ -127,8 +127,7 @@ def _summarise(settings: EarlyStoppingSettings, results: Results) -> Findings:
     lines, gains = [], {}
     rows: list[dict[str, Any]] = []
     shares = {name: np.median(results.curves(name, "best_share"), axis=0) for name in settings.data}
-    panels = {}
-    panels["share"] = Panel("Best share of the way", "effective ridge", "share of the way, t/T", True)
+    panels = {"share": Panel("Best share of the way", "effective ridge", "share of the way, t/T", True)}
     for name in settings.data:
         panels[name] = Panel(f"Test error: {name}", "effective ridge", "RMSE", True, True)
         said = {"end": "last step", "hindsight": "best step in hindsight", "picked": 'stop="best"'}

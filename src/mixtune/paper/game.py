@@ -112,24 +112,22 @@ def _gain_of_deviation(moments: Sequence[Moments], heads: Floats, moves: Floats,
 def _summarise(settings: GameSettings, results: Results) -> Findings:
     rows: list[dict[str, str | float]] = []
     price = results.values("selfish", "system_cost") / results.values("planner", "system_cost")
+    lines, steps = [], np.arange(settings.horizon + 1.0)
+    start = results.curves("no play", "system_loss")[:, :1]
     for name in PLAYS:
         loss, regret = results.curves(name, "loss"), results.curves(name, "regret")
         found = {"focal_loss": loss[:, 0], "other_losses": loss[:, 1:].mean(axis=1), "focal_regret": regret[:, 0]}
         found |= {"other_regrets": regret[:, 1:].mean(axis=1), "system_cost": results.values(name, "system_cost")}
         rows.append({"play": name, **{key: float(np.median(values)) for key, values in found.items()}})
+        lines += lines_of("loss", name, steps, results.curves(name, "system_loss") / start)
+        if name != "no play":  # which has none
+            lines += lines_of("regret", name, steps[1:], results.curves(name, "system_regret")[:, 1:] / start)
+        lines += lines_of("agents", name, np.arange(1.0, loss.shape[1] + 1), loss + regret)
     panels = {
         "loss": Panel("Loss of all agents", "step", "part of the loss at the start"),
         "regret": Panel("Regret of all agents", "step", "part of the loss at the start", log_y=True),
         "agents": Panel("Cost of each agent", "agent (1 is focal)", "loss + regret", log_y=True),
     }
-    lines, steps = [], np.arange(settings.horizon + 1.0)
-    start = results.curves("no play", "system_loss")[:, :1]
-    for name in PLAYS:
-        lines += lines_of("loss", name, steps, results.curves(name, "system_loss") / start)
-        if name != "no play":  # which has none
-            lines += lines_of("regret", name, steps[1:], results.curves(name, "system_regret")[:, 1:] / start)
-        own = results.curves(name, "loss") + results.curves(name, "regret")
-        lines += lines_of("agents", name, np.arange(1.0, own.shape[1] + 1), own)
     better = float(results.values("planner", "agents_better_off").mean())
     sentences = [
         f"Selfish play costs the system {np.median(price):.3f} times what the planner's does (the price of anarchy; "

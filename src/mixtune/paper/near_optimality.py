@@ -125,19 +125,16 @@ def _summarise(settings: NearOptimalitySettings, results: Results) -> Findings:
         "t": Panel(f"N = {settings.at[0]}, p = {settings.at[1]}", "steps T", "CPU seconds", True, True),
     }
     lines = []
+    rows: list[dict[str, Any]] = []
+    increments, speed = {}, {}
     for name in (BY_WEIGHTS, BY_HEADS):
         at = np.median(results.curves(name, "bound"), axis=0)
         lines += lines_of("increments", name, at, results.curves(name, "gap"))
+        increments[name] = float(results.values(name, "exponent").min()), results.largest(name, "constant")
+        rows.append({"what": f"increments, {name}", "exponent": results.median(name, "exponent"), "theorem": "1"})
     for place, axis in enumerate("npt"):
         for name in METHODS:
             lines += lines_of(axis, name, settings.sizes[place], results.curves(name, axis))
-    rows: list[dict[str, Any]] = []
-    increments = {}
-    for name in (BY_WEIGHTS, BY_HEADS):
-        increments[name] = float(results.values(name, "exponent").min()), results.largest(name, "constant")
-        exponent = results.median(name, "exponent")
-        rows.append({"what": f"increments, {name}", "exponent": exponent, "theorem": "1"})
-    speed = {}
     for name, stated in STATED.items():
         speed[name] = [results.median(name, f"exponent_{axis}") for axis in "npt"]
         for axis, value, limit in zip("NpT", speed[name], stated):

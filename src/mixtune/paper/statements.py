@@ -334,9 +334,9 @@ def _bounds_of_inverse(case: Case, problem: RegretProblem) -> dict[str, float]:
 
 def _largest(*rows: tuple[Floats, Floats]) -> tuple[float, float]:
     """The bounds of Assumption 1: the largest norm of features, and of a target."""
-    return max(float(np.max(np.linalg.norm(U, axis=1))) for U, _ in rows), max(
-        float(np.max(np.abs(y))) for _, y in rows
-    )
+    features, targets = zip(*rows)
+    longest = max(float(np.max(np.linalg.norm(U, axis=1))) for U in features)
+    return longest, max(float(np.max(np.abs(y))) for y in targets)
 
 
 def _stability(
