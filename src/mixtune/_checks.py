@@ -19,6 +19,12 @@ _UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", star
 _UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", start=1)}
 
 
+def set_fields(instance: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
 def import_extra(name: str, extra: str, purpose: str) -> Any:
     """Import a module of an optional dependency, or say which extra of mixtune installs it."""
     try:

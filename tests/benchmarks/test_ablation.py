@@ -37,7 +37,7 @@ def test_families_and_maps_are_left_out():
         with ablation.changes()[name]():
             return RegretOptimalRegressorCV().fit(X, y, sources=sources)
 
-    assert {each.name for each in fit("without map: Fourier").maps_} == {"inputs", "learned"}
+    assert {each.name for each in fit("without map: Fourier").maps_} == {"inputs", "learned", "splines"}
     assert {each.name for each in fit("without map: splines").maps_} == {"inputs", "Fourier"}
     families = {each.family for each in fit("none").candidates_}
     assert "nearest" in families

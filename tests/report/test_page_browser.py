@@ -59,7 +59,8 @@ def made():
 
     def draw(n, shift):
         X = rng.standard_normal((n, 3))
-        return X, 90_000 + 20_000 * (X @ (np.array([1.0, -0.5, 0.3]) + shift) + 0.6 * rng.standard_normal(n))
+        y = X @ (np.array([1.0, -0.5, 0.3]) + shift) + X[:, 0] * X[:, 1] + 0.6 * rng.standard_normal(n)
+        return X, 90_000 + 20_000 * y
 
     names = [
         "<script>alert(1)</script>",

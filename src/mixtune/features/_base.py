@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
 from mixtune._array import Array, check_unmasked
-from mixtune._checks import check_whole
+from mixtune._checks import check_whole, set_fields
 from mixtune._messages import counted
 from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
@@ -309,8 +309,7 @@ class Scaled(_Around):
             raise ParameterError("shift and scale must be finite numbers, one of each for every column")
         if not np.all(scale > 0):
             raise ParameterError("scales must be positive; give columns that do not vary the scale 1")
-        object.__setattr__(self, "shift", shift)
-        object.__setattr__(self, "scale", scale)
+        set_fields(self, shift=shift, scale=scale)
 
     @property
     def n_inputs(self) -> int:

@@ -15,6 +15,7 @@ from scipy.interpolate import BSpline
 from scipy.spatial.distance import pdist
 
 from mixtune._array import Array, Floats, Integers, freeze, to_numpy
+from mixtune._checks import set_fields
 from mixtune._registry import check_array, register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import as_rows, check_finite, match_library
@@ -60,9 +61,7 @@ class Splines:
         steps = [np.diff(each) for each in found if each.ndim == 1 and np.all(np.isfinite(each))]
         if len(steps) < len(found) or not all(np.all(step > 0) or np.all(step < 0) for step in steps):
             raise ParameterError("knots must be finite and increasing or decreasing, a list of numbers for each column")
-        object.__setattr__(self, "knots", found)
-        object.__setattr__(self, "n_inputs", len(found))
-        object.__setattr__(self, "n_features_out", sum(map(_width, found)))
+        set_fields(self, knots=found, n_inputs=len(found), n_features_out=sum(map(_width, found)))
 
     @classmethod
     def at_quantiles(

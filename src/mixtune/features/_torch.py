@@ -23,7 +23,7 @@ import numpy as np
 from array_api_compat import is_torch_array
 
 from mixtune._array import Array, slices, to_device, to_numpy, torch_module
-from mixtune._checks import check_choice, check_whole
+from mixtune._checks import check_choice, check_whole, set_fields
 from mixtune._files import array_digest
 from mixtune._messages import nearest
 from mixtune._registry import register
@@ -102,9 +102,9 @@ class TorchFeatures:
             raise ParameterError(f'{finding}; use device="cpu" where there is no such device') from error
         if cut is not None:
             frozen.get_submodule(cut).register_forward_pre_hook(_stop, with_kwargs=True)
-        values = {"module": frozen, "cut": cut, "device": str(self.device), "n_features_out": int(width)}
-        for name, value in {**values, "found_cut": found_cut}.items():
-            object.__setattr__(self, name, value)
+        set_fields(
+            self, module=frozen, cut=cut, found_cut=found_cut, device=str(self.device), n_features_out=int(width)
+        )
 
     def transform(self, X: Array, /) -> Array:
         """Compute the features of the rows of ``X``, batch by batch and without gradients.
@@ -147,8 +147,7 @@ class TorchFeatures:
     def moved_to(self, device: str) -> TorchFeatures:
         """The same map with a copy of the module on another device."""
         other = copy.copy(self)
-        object.__setattr__(other, "module", copy.deepcopy(self.module).to(device))
-        object.__setattr__(other, "device", device)
+        set_fields(other, module=copy.deepcopy(self.module).to(device), device=device)
         return other
 
     @property

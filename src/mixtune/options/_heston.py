@@ -48,7 +48,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from mixtune._array import Array, Floats, match, namespace
-from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
+from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole, set_fields
 from mixtune.errors import ParameterError
 from mixtune.options._process import Process, State, TermStructure, correlated, joint_factor, mean_over, per_asset
 from mixtune.options._settings import TOLERANCE, TimeGrid
@@ -115,8 +115,9 @@ class VarianceProcess(Process):
             raise ParameterError(f"rho must be a correlation, between -1 and 1; got {self.rho!r}")
         for name in ("v0", "v_mean", "v_speed", "v_vol"):
             value, one = getattr(self, name), np.ndim(getattr(self, name)) == 0
-            vars(self)[name] = check_nonnegative(name, value) if one else per_asset(name, value, n_assets, least=0)
-        vars(self)["rho"] = float(rho[0]) if np.ndim(self.rho) == 0 else rho
+            found = check_nonnegative(name, value) if one else per_asset(name, value, n_assets, least=0)
+            set_fields(self, **{name: found})
+        set_fields(self, rho=float(rho[0]) if np.ndim(self.rho) == 0 else rho)
 
     @property
     def _normals_per_step(self) -> int:
@@ -298,7 +299,7 @@ class Heston(VarianceProcess):
         scheme = "qe" if self.scheme == "auto" and substeps is not None else self.scheme
         # Other schemes need functions that few array libraries have.
         follows_arrays = scheme in FIXED_SUBSTEPS
-        vars(self).update(substeps=substeps, scheme=scheme, follows_arrays=follows_arrays, _factor=factor)
+        set_fields(self, substeps=substeps, scheme=scheme, follows_arrays=follows_arrays, _factor=factor)
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
         chosen = super().for_grid(grid, tolerance=tolerance)

@@ -38,7 +38,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, slices, to_device, torch_module
-from mixtune._checks import check_positive, check_whole
+from mixtune._checks import check_positive, check_whole, set_fields
 from mixtune.errors import ParameterError
 from mixtune.options._settings import TOLERANCE, TimeGrid, numbers
 
@@ -186,7 +186,7 @@ class Process(ABC):
         dividend = curve_per_asset("dividend", self.dividend, n_assets)
         cash, pieces = dividend_schedule(self.cash_dividends, n_assets), check_whole("pieces", self.pieces, least=1)
         # Models are frozen for users.
-        vars(self).update(spot=spot, dividend=dividend, cash_dividends=cash, pieces=pieces)
+        set_fields(self, spot=spot, dividend=dividend, cash_dividends=cash, pieces=pieces)
         return n_assets
 
     @staticmethod
@@ -425,7 +425,7 @@ class TermStructure:
             raise ParameterError(f"times of a term structure must be a list that increases; got {self.times!r}")
         if values.ndim not in (1, 2) or len(values) != times.size:
             raise ParameterError(f"a term structure needs one value per time, {times.size}; got shape {values.shape}")
-        vars(self).update(times=freeze(times), values=freeze(values))
+        set_fields(self, times=freeze(times), values=freeze(values))
 
     def __mul__(self, factor: float) -> TermStructure:
         """The curve with all values multiplied."""
@@ -721,7 +721,7 @@ class BlackScholes(Process):
         volatility = curve_per_asset("volatility", self.volatility, n_assets, least=0)
         matrix = correlation_matrix(self.correlation, n_assets)
         factor = None if matrix is None else correlation_factor(matrix)
-        vars(self).update(volatility=volatility, _matrix=matrix, _factor=factor)
+        set_fields(self, volatility=volatility, _matrix=matrix, _factor=factor)
 
     def start(self, n_paths: int) -> State:
         return State(self._columns(self.spot, n_paths))
@@ -818,7 +818,7 @@ class FractionalBrownianMotion(Process):
         if self.exponential and not np.all(spot > 0):
             raise ParameterError(f"exponential paths need spot > 0; got {self.spot!r}")
         volatility = per_asset("volatility", self.volatility, n_assets, least=0)
-        vars(self).update(hurst=hurst, spot=spot, volatility=volatility)
+        set_fields(self, hurst=hurst, spot=spot, volatility=volatility)
 
     def start(self, n_paths: int) -> NoiseState:
         prices = self._columns(self.spot, n_paths)

@@ -48,7 +48,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from mixtune._array import Array, Floats, freeze
-from mixtune._checks import check_choice, check_positive, check_whole
+from mixtune._checks import check_choice, check_positive, check_whole, set_fields
 from mixtune.errors import ParameterError
 from mixtune.options._heston import LAW, IntegratedState, VarianceProcess, VarianceState, draw_integrated
 from mixtune.options._process import SAME_TIME, State, combine, mean_over
@@ -174,7 +174,7 @@ class RoughHeston(VarianceProcess):
             lags = (float(ends[0]), float(ends[1]))
         substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
         factors = check_whole("factors", self.factors, least=2)
-        vars(self).update(hurst=hurst, substeps=substeps, factors=factors, kernel_range=lags)
+        set_fields(self, hurst=hurst, substeps=substeps, factors=factors, kernel_range=lags)
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
         chosen = super().for_grid(grid, tolerance=tolerance)

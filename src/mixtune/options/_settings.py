@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mixtune._array import Floats, check_device, freeze
-from mixtune._checks import check_choice, check_positive, check_whole
+from mixtune._checks import check_choice, check_positive, check_whole, set_fields
 from mixtune.errors import ParameterError
 
 #: Discretisation error that is accepted unless told otherwise, as a share of the price.
@@ -280,8 +280,8 @@ class TimeGrid:
         if not math.isfinite(discount.sum()):
             raise ParameterError(f"rate={rate!r} discounts beyond what floating-point numbers hold; pass 0.05 for 5%")
         arrays = {"times": times, "rates": rates, "steps": steps, "discount": discount}
-        vars(self).update({name: freeze(array) for name, array in arrays.items()})
-        vars(self).update(maturity=float(times[-1]), dates=steps.size, rate=rate)
+        set_fields(self, **{name: freeze(array) for name, array in arrays.items()})
+        set_fields(self, maturity=float(times[-1]), dates=steps.size, rate=rate)
 
     @property
     def n_dates(self) -> int:
