@@ -385,7 +385,7 @@ def test_stacked_shares_are_the_minimum_on_the_simplex(count):
     assert found.min() >= 0
     np.testing.assert_allclose(found.sum(), 1)
     best = minimize(objective, np.zeros(12), method="BFGS").fun
-    assert objective(np.log(found)) <= best + 1e-4 * abs(best)
+    assert objective(np.log(found)) <= best + 1e-5 * abs(best)
     assert best < objective(np.zeros(12))
 
 
@@ -644,7 +644,7 @@ def test_the_more_sources_the_less_leave_one_out_moves_the_weights(monkeypatch, 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_settle_where_residuals_are_far_from_typical(seed):
-    """Steps that are too long for such residuals are shortened: more of them change nothing."""
+    """Steps that are too long for such residuals are shortened: the slopes of all weights end equal."""
     rng = np.random.default_rng(seed)
     sizes = 0.1 * 10.0 ** rng.uniform(0, 4, (2, 40, 1))
     plays = [
@@ -652,5 +652,8 @@ def test_weights_settle_where_residuals_are_far_from_typical(seed):
         for place, size in enumerate(sizes)
     ]
     equal = np.full(40, 1 / 40)
-    found = [stacked_weights(plays, equal, 0.7, steps=steps) for steps in (300, 301, 2000)]
-    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=0, atol=1e-6)
+    found = stacked_weights(plays, equal, 0.7)
+    says = sum(task.products() for task in plays) / len(plays)
+    slopes = 2 * says @ found + 0.7 * np.log(found / equal)
+    some = found > 1e-9  # smaller ones change nothing
+    np.testing.assert_allclose(slopes[some], found @ slopes, rtol=1e-6)

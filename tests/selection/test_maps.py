@@ -260,15 +260,18 @@ def test_the_largest_share_of_all_maps(average):
         assert made.top == top
 
 
-@pytest.mark.parametrize("pull", [0.0, 0.01, 2.0])
-def test_weights_of_two_maps_are_those_of_any_number(pull):
-    rng = np.random.default_rng(0)
-    for size in (1.0, 1e-6, 1e6):
-        residuals = rng.standard_normal((2, 9)) * [[1.0], [size]]
-        cross, prior = residuals @ residuals.T / 9, np.array([0.3, 0.7])
-        found = _model_averaging._two_weights(cross, prior, pull, 300)
-        np.testing.assert_allclose(found, _model_averaging._simplex_weights(cross, prior, pull, 300), atol=1e-9)
+@pytest.mark.parametrize("pull", [0.005, 0.01, 2.0])
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_weights_are_where_all_slopes_are_equal(pull, count):
+    rng = np.random.default_rng(count)
+    for size in (1.0, 1e-6, 1e3):
+        residuals = rng.standard_normal((count, 9)) * np.linspace(1.0, size, count)[:, None]
+        cross, prior = residuals @ residuals.T / 9, rng.dirichlet(np.ones(count))
+        found = _model_averaging._simplex_weights(cross, prior, pull)
         assert found.sum() == pytest.approx(1.0)
+        slopes = 2 * cross @ found + pull * np.log(found / prior)
+        some = found > 1e-9  # smaller ones change nothing
+        np.testing.assert_allclose(slopes[some], found @ slopes, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("maps", [1, 2])

@@ -115,7 +115,7 @@ def auto_maps(
         maps = curves if plain else maps | curves
         made = columns if plain else [np.hstack(pair) for pair in zip(made, columns)]
     mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(made, parts))
-    return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
+    return Maps(Concatenate(list(maps.values())), _blocks(maps, own_rows=not every), mapped, notes, of_part)
 
 
 def made_maps(rows: Mapping[str, Rows], settings: Any, **options: bool) -> Maps | None:
@@ -252,7 +252,8 @@ def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tupl
     return {"inputs", "splines", "Fourier"} | learned | boosted, notes
 
 
-def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
+def _blocks(maps: Mapping[str, Any], *, own_rows: bool) -> tuple[FeatureBlock, ...]:
+    """The blocks to average over; with ``own_rows``, also one for curved fits to own rows alone, if there is none."""
     ends = np.cumsum([each.n_features_out for each in maps.values()])
     places = {name: np.arange(end - each.n_features_out, end) for (name, each), end in zip(maps.items(), ends)}
     # Fourier features come with the inputs, learned columns with the splines. Of a block of their own, splines are then
@@ -262,7 +263,7 @@ def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
     for name, own in places.items():
         kind, *output = name.split()
         alone = kind == "splines" and "learned 0" in maps
-        if kind == "components" or (alone and "Fourier" in maps):
+        if kind == "components" or (alone and ("Fourier" in maps or not own_rows)):
             continue
         joined = np.append(places[beside[kind]], own) if kind in beside else own
         number = int(output[0]) if output else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixtune._array import Booleans, Floats, Integers
+from mixtune._array import EPSILON, Booleans, Floats, Integers
 from mixtune.moments import Sample, best_ridge, best_ridges
 from mixtune.selection._compare import OWN_ROWS, compare, gain_posterior
 from mixtune.selection._settings import SETTINGS
+
+#: Of Newton's method: most steps, of which 5 are typical, and the longest and shortest change of a logarithm.
+MOST_STEPS, LONGEST_STEP, SHORTEST_STEP = 100, 8.0, 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,9 +216,8 @@ def stacked_weights(
     *,
     told: float = 0.0,
     says: Floats | None = None,
-    steps: int = 300,
 ) -> Floats:
-    """Simplex weights of least mean squared error of the averaged prediction over tasks, by exponentiated gradient.
+    """Simplex weights of least mean squared error of the averaged prediction over tasks.
 
     The error of averages is flat in many directions: there, candidates with smaller errors of their own come first, by
     exp(-told error). ``says`` are weights of the tasks; by default, the square roots of their total weights.
@@ -228,39 +229,40 @@ def stacked_weights(
         cross += say * task.products()
     errors = np.diagonal(cross)
     prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
-    return (_two_weights if len(equal) == 2 else _simplex_weights)(cross, prior, pull, steps)
+    return _simplex_weights(cross, prior, pull)
 
 
-def _simplex_weights(cross: Floats, prior: Floats, pull: float, steps: int) -> Floats:
-    """Weights of least ``share' cross share + pull KL(share, prior)``, by exponentiated gradient."""
-    share = prior / prior.sum()
-    rate, before = 0.5, np.inf
-    for _ in range(steps):
-        product, pulled = cross @ share, pull * np.log(share / prior)
-        now = float(share @ (product + pulled))
-        # Steps that are too long go back and forth for ever, and rounding would decide where they end.
-        rate, before = rate / 2 if now > before * (1 + SETTINGS.equal_objective) else min(1.05 * rate, 0.5), now
-        slope = 2 * product + pulled
-        share = share * np.exp(-rate * (slope - slope.min()))
-        share = np.maximum(share / share.sum(), 1e-300)
-    return share / share.sum()
+def _simplex_weights(cross: Floats, prior: Floats, pull: float) -> Floats:
+    """Weights of least ``share' cross share + pull KL(share, prior)``, by Newton's method in their logarithms."""
+
+    def objective(share: Floats) -> float:
+        return float(share @ (cross @ share) + pull * (share @ np.log(share / prior)))
+
+    share, identity = prior / prior.sum(), np.eye(len(prior))
+    now = objective(share)
+    for _ in range(MOST_STEPS):
+        slope = 2 * (cross @ share) + pull * np.log(share / prior)
+        # With H = 2 cross diag(share) + pull I, the step is H^{-1} (c - slope), c such that the sum of shares stays.
+        solved, ones = np.linalg.solve(2 * cross * share + pull * identity, np.stack([slope, np.ones_like(slope)], 1)).T
+        step = ones * (share @ solved) / (share @ ones) - solved
+        if -float((share * slope) @ step) <= EPSILON * (abs(now) + pull):
+            break
+        # A share that all but vanishes may have a step of any length, which must not shorten those of the others.
+        step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        found = _moved(share, step)
+        while (then := objective(found)) >= now and np.max(np.abs(step)) > SHORTEST_STEP:
+            step /= 2
+            found = _moved(share, step)
+        if then >= now:
+            break
+        share, now = found, then
+    return share
 
 
-def _two_weights(cross: Floats, prior: Floats, pull: float, steps: int) -> Floats:
-    """The same steps for two candidates, in plain floats: every domain has a pair of maps to weigh."""
-    (a, b), (_, d) = cross.tolist()
-    p, q = prior.tolist()
-    s, t = p / (p + q), q / (p + q)
-    rate, before = 0.5, math.inf
-    for _ in range(steps):
-        x, y, u, v = a * s + b * t, b * s + d * t, math.log(s / p), math.log(t / q)
-        now = s * x + t * y + pull * (s * u + t * v)
-        rate, before = rate / 2 if now > before * (1 + SETTINGS.equal_objective) else min(1.05 * rate, 0.5), now
-        first, second = 2 * x + pull * u, 2 * y + pull * v
-        least = min(first, second)
-        s, t = s * math.exp(-rate * (first - least)), t * math.exp(-rate * (second - least))
-        s, t = max(s / (s + t), 1e-300), max(t / (s + t), 1e-300)
-    return np.array([s, t]) / (s + t)
+def _moved(share: Floats, step: Floats) -> Floats:
+    """Shares whose logarithms move by ``step``; none is so small that it has no logarithm."""
+    moved = np.maximum(share * np.exp(step), 1e-300)
+    return moved / moved.sum()
 
 
 def _medians(values: Floats, weight: Floats) -> Floats:

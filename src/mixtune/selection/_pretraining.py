@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from mixtune._array import Floats, Integers
 from mixtune.features import LearnedColumns, Oriented, RandomFeatures, TreeColumn, Trees
-from mixtune.moments import Moments, Regression, Rows, Sample, best_ridge, ridge_heads
+from mixtune.moments import Moments, Regression, Rows, best_ridge, ridge_heads
 from mixtune.selection._pooled import PooledSource
 from mixtune.selection._settings import SETTINGS
 
@@ -124,12 +124,11 @@ def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int, options: dict[st
 
 def common_signs(centred: Sequence[Rows]) -> Floats:
     """1 for sources that keep their sign, -1 for those whose targets change sign."""
-    heads = np.stack([PooledSource.of(Sample.of(rows, intercept=False).free).head for rows in centred])
+    heads = np.stack([PooledSource.of(_regression([rows])).head for rows in centred])
     features = np.concatenate([rows.X for rows in centred])
     # Functions on all rows, by their inner products: heads A heads' with A = U'U.
-    root: Floats = np.linalg.qr(features, mode="r")  # type: ignore[assignment]
-    left, _, _ = np.linalg.svd(heads @ root.T, full_matrices=False)
-    loading = left[:, 0] * (1.0 if left[:, 0].sum() >= 0 else -1.0)
+    _, vectors = np.linalg.eigh(heads @ (features.T @ features) @ heads.T)
+    loading = vectors[:, -1] * (1.0 if vectors[:, -1].sum() >= 0 else -1.0)
     return np.where(loading >= 0, 1.0, -1.0)
 
 
@@ -146,11 +145,13 @@ def _ridge_heads(sources: Sequence[Rows], folds: Integers) -> Floats:
 
 
 def _regression(sources: Sequence[Rows]) -> Regression:
-    root = [np.sqrt(rows.weight) for rows in sources]
-    U = np.concatenate([rows.X * r[:, None] for rows, r in zip(sources, root)])
-    y = np.concatenate([rows.y * r for rows, r in zip(sources, root)])
-    moments = Moments.from_rows(U, y)
-    return Regression(moments.system, None, float(sum(rows.total for rows in sources)))
+    """The sums of all rows; there is no intercept."""
+    U, y = (np.concatenate([getattr(rows, name) for rows in sources]) for name in ("X", "y"))
+    total = float(sum(rows.total for rows in sources))
+    if any(rows.sample_weight is not None for rows in sources):
+        root = np.sqrt(np.concatenate([rows.weight for rows in sources]))
+        U, y = U * root[:, None], y * root
+    return Regression(Moments.from_rows(U, y).system, None, total, count=max(total, len(y)))
 
 
 def _mean(rows: Rows, values: Floats) -> Any:

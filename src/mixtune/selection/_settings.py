@@ -173,9 +173,6 @@ class ChoiceSettings:
     #: families, by ``prior_pull`` times the square of what is missing. Without it, a few tasks are overfitted.
     enough_sources: int = 24
     prior_pull: float = 0.005
-    #: Relative rise of the error of an average by which a step towards its weights counts as too long; the steps are
-    #: then halved. Without it, residuals far beyond the typical ones make the weights go back and forth for ever.
-    equal_objective: float = 1e-9
     #: With more sources than this, a candidate's prior weight falls by exp(-e k/told_errors), where e is by what part
     #: its own error exceeds the least one and k how many sources there are beyond this number. Without it, the weights
     #: of candidates whose averages predict equally well stay arbitrary.
