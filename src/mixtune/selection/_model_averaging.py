@@ -245,10 +245,12 @@ def _simplex_weights(cross: Floats, prior: Floats, pull: float) -> Floats:
         # With H = 2 cross diag(share) + pull I, the step is H^{-1} (c - slope), c such that the sum of shares stays.
         solved, ones = np.linalg.solve(2 * cross * share + pull * identity, np.stack([slope, np.ones_like(slope)], 1)).T
         step = ones * (share @ solved) / (share @ ones) - solved
-        if -float((share * slope) @ step) <= EPSILON * (abs(now) + pull):
-            break
+        gain = -float((share * slope) @ step)
         # A share that all but vanishes may have a step of any length, which must not shorten those of the others.
         step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        if gain <= 1e3 * EPSILON * (abs(now) + pull):
+            # Soon rounding hides what the objective gains, but this last step still doubles the correct digits.
+            return _moved(share, step)
         found = _moved(share, step)
         while (then := objective(found)) >= now and np.max(np.abs(step)) > SHORTEST_STEP:
             step /= 2
