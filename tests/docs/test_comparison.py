@@ -135,14 +135,14 @@ def test_a_method_that_was_run_again_replaces_only_its_own_cases(tmp_path, monke
 def test_what_the_page_says_in_words(results):
     """If a new run of the benchmark breaks one of these, change the sentences of the page."""
     ours = {(s.problem, s.variant): s for s in summarise(results) if s.method == OURS}
-    assert 1.044 < max(s.worst_ratio for s in ours.values()) < 1.0455
+    assert 1.0465 < max(s.worst_ratio for s in ours.values()) < 1.0475
     exam, flipped = by_method(results, "exam", "clean"), by_method(results, "ames", "flip")
     assert exam[OURS].relative_rmse - exam["statsmodels"].relative_rmse == pytest.approx(0.003, abs=0.0005)
-    assert exam[OURS].relative_rmse - exam["gpboost"].relative_rmse == pytest.approx(0.002, abs=0.0005)
+    assert exam[OURS].relative_rmse - exam["gpboost"].relative_rmse == pytest.approx(0.001, abs=0.0005)
     columns = [(problem, variant) for problem in ("exam", "ames") for variant in ("clean", "flip")]
     straight = [by_method(results, *column)[comparison.LINEAR].relative_rmse for column in columns]
     apart = [figure - ours[column].relative_rmse for figure, column in zip(straight, columns)]
-    assert apart == pytest.approx([-0.002, -0.002, 0.010, 0.018], abs=0.0005)
+    assert apart == pytest.approx([-0.002, -0.001, 0.012, 0.017], abs=0.0005)
     worse = {name for name, summary in flipped.items() if summary.relative_rmse > 1 and name != YARDSTICK}
     assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
     honest, texts = by_method(results, "vader", "clean"), by_method(results, "vader", "flip")
@@ -191,8 +191,11 @@ def test_what_the_page_says_of_tables_in_words(known):
     ahead = {n: min(mean(tree, variant="clean", n_train=n) for tree in trees) for n in (20, 60, 200)}
     ahead = {n: round(best - mean(OURS, variant="clean", n_train=n), 2) for n, best in ahead.items()}
     assert ahead == {20: 0.03, 60: 0.02, 200: 0.0}
+    last = {name: mean(name, variant="clean", n_train=200) for name in (OURS, *trees)}
+    assert last[OURS] == pytest.approx(last["lightgbm"], abs=0.0005)
+    assert 0.002 < last[OURS] - last["histgradient"] < 0.005
     worst = {method: max(r.ratio for r in known if r.method == method) for method in (OURS, *trees)}
-    assert worst[OURS] < 1.005
+    assert 1.006 < worst[OURS] < 1.007
     assert 1.9 < max(worst[tree] for tree in trees) < 2.1
     for n in (20, 60, 200):
         assert mean(OURS, variant="flip", n_train=n) - mean(OURS, variant="clean", n_train=n) < 0.01
@@ -205,7 +208,12 @@ def test_what_the_page_says_of_tables_in_words(known):
         "histgradient": 0.75,
         OURS: 0.81,
     }
+    problems = {r.problem for r in known}
+    best = {p: min(mean(tree, problem=p, variant="clean") for tree in trees) for p in problems}
+    behind = {p: mean(OURS, problem=p, variant="clean") - best[p] for p in problems}
+    assert {p for p in problems if behind[p] > 0} == {"gapminder", "star", "flights"}
+    assert max(behind["star"], behind["flights"]) < 0.01
     ours = [r for r in known if r.method == OURS]
     many = [r for r in ours if r.n_train == 200]
-    assert sum(r.covered for r in ours) / sum(r.n_test for r in ours) == pytest.approx(0.897, abs=0.0005)
+    assert sum(r.covered for r in ours) / sum(r.n_test for r in ours) == pytest.approx(0.9, abs=0.0005)
     assert sum(r.covered for r in many) / sum(r.n_test for r in many) == pytest.approx(0.88, abs=0.005)

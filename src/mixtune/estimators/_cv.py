@@ -327,10 +327,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     Parameters
     ----------
     feature_map : FeatureMap, "auto" or None
-        phi. By default the model averages over maps made from the rows: the inputs themselves, random Fourier features,
-        and splines of every column with two columns learned from the sources; with 400 focal rows or more also boosted
-        trees fitted to these rows (:attr:`maps_`). With None the model is linear in the inputs; a map that is passed is
-        used without change.
+        phi. By default the model averages over maps made from the rows: the inputs themselves, splines of every column
+        with two columns learned from the sources, and random Fourier features where columns act together; with 400
+        focal rows or more also boosted trees fitted to these rows (:attr:`maps_`). With None the model is linear in the
+        inputs; a map that is passed is used without change.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
