@@ -27,7 +27,7 @@ from mixtune.selection._model_averaging import (
     Validated,
     ValidationTask,
     relative_errors,
-    robust_errors,
+    robust_losses,
     stacked_weights,
 )
 from mixtune.selection._settings import SETTINGS
@@ -155,10 +155,20 @@ class MapAverage(Validated):
     @cached_property
     def plain(self) -> int:
         """The map for fits without transfer: the best for the focal rows of those without learned columns."""
-        usable = [place for place, block in enumerate(self.blocks) if not block.learned]
+        usable = np.array([place for place, block in enumerate(self.blocks) if not block.learned])
         weight = self.choices[0].focal.known.weight
-        left_out = np.stack([self.choices[place].focal_left_out for place in usable])
-        return usable[int(np.argmin(robust_errors(left_out, weight)))]
+        losses = robust_losses(np.stack([self.choices[place].focal_left_out for place in usable]), weight)
+        share = weight / weight.sum()
+        errors = losses @ share
+        if not np.isfinite(errors[0]):
+            return int(usable[np.argmin(errors)])
+        known = np.isfinite(errors)
+        usable, losses, errors = usable[known], losses[known], errors[known]
+        # The best of several is so by chance, too: others than the first must be better by a standard error.
+        less = losses[0] - losses
+        better = less @ share > np.sqrt((less - (less @ share)[:, None]) ** 2 @ share * np.sum(share**2))
+        better[0] = True
+        return int(usable[better][np.argmin(errors[better])])
 
     @cached_property
     def tasks(self) -> list[Task]:
