@@ -127,6 +127,13 @@ def test_focal_rows_alone_leave_the_first_map_only_for_one_that_is_clearly_bette
     broken = np.append(ones[:-1], np.inf)
     assert plain(broken, ones) == 1
     assert plain(ones, broken) == 0
+    # Many rows tell which is best.
+    heavy = [changed(each.focal, weight=np.full(len(ones), 5.0)) for each in (first, second)]
+    choices = [
+        replace(each, focal=focal, focal_left_out=left)
+        for each, focal, left in zip(found.choices, heavy, (ones, better))
+    ]
+    assert MapAverage(choices, found.blocks, WIDTH).plain == 1
 
 
 def test_errors_in_validation_are_relative_to_the_best_of_all_maps(average):

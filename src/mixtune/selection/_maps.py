@@ -160,15 +160,14 @@ class MapAverage(Validated):
         losses = robust_losses(np.stack([self.choices[place].focal_left_out for place in usable]), weight)
         share = weight / weight.sum()
         errors = losses @ share
-        if not np.isfinite(errors[0]):
-            return int(usable[np.argmin(errors)])
+        best = int(usable[np.argmin(errors)])
         known = np.isfinite(errors)
-        usable, losses, errors = usable[known], losses[known], errors[known]
-        # The best of several is so by chance, too: others than the first must be better by a standard error.
-        less = losses[0] - losses
+        if not known[0] or weight.sum() >= SETTINGS.own_fit_rows:
+            return best
+        # With few rows the best of several is so by chance, too: one must be better than the first by a standard error.
+        less = losses[0] - losses[known]
         better = less @ share > np.sqrt((less - (less @ share)[:, None]) ** 2 @ share * np.sum(share**2))
-        better[0] = True
-        return int(usable[better][np.argmin(errors[better])])
+        return best if better.any() else int(usable[0])
 
     @cached_property
     def tasks(self) -> list[Task]:
