@@ -174,7 +174,8 @@ def test_what_the_page_says_of_classes_in_words(known):
     for variant in ("clean", "flip"):
         ours, catboost = (mean(name, variant) for name in (OURS, "catboost"))
         assert abs(ours - catboost) < 0.01
-        assert [mean(OURS, variant, n) < mean("catboost", variant, n) for n in (20, 60, 200)] == [True, True, False]
+        ahead = [mean(OURS, variant, n) < mean("catboost", variant, n) for n in (20, 60, 200)]
+        assert ahead == [True, True, variant == "flip"]
         assert all(
             mean(name, variant=variant) > ours + 0.02 for name in ("lightgbm", "histgradient", "pooled", "focal")
         )
