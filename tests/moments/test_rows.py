@@ -7,7 +7,7 @@ import pytest
 
 from mixtune import Moments
 from mixtune.errors import DataError
-from mixtune.moments import _rows
+from mixtune.moments import LazyRows, Rows, _rows
 from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
 
 
@@ -90,3 +90,29 @@ def test_the_least_loss_is_that_of_least_squares(n, p):
     assert system.target_square == pytest.approx(np.sum(Y**2))
     assert system.entries == (p * p // 2 if n > p else n * p)
     assert system.zero.shape == (p, 2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_made_when_asked_for_are_those_made_at_once(weighted):
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(1, 2, 700) if weighted else None
+    given, y = Rows(rng.standard_normal((700, 300)), rng.standard_normal(700), weight), rng.standard_normal(700)
+    made = []
+
+    def features(X):
+        made.append(len(X))
+        return 2 * X[:, :200] - 1
+
+    lazy, whole = LazyRows(given, features, y), Rows(features(given.X), y, weight)
+    made.clear()
+    assert lazy.shape == whole.shape
+    assert lazy.total == whole.total
+    for one, other in ((lazy.part([3, 5]), whole.part([3, 5])), (lazy.part(slice(9)), whole.part(slice(9)))):
+        np.testing.assert_array_equal(one.X, other.X)
+        np.testing.assert_array_equal(one.y, other.y)
+        np.testing.assert_array_equal(one.weight, other.weight)
+    np.testing.assert_array_equal(lazy.sizes, whole.sizes)
+    direction = rng.standard_normal(200)
+    np.testing.assert_allclose(lazy.along(direction), given.X[:, :200] @ (2 * direction) - direction.sum())
+    assert max(made) < 700  # never all rows at once, unless they are asked for
+    np.testing.assert_array_equal(lazy.X, whole.X)

@@ -31,8 +31,10 @@ from mixtune.estimators._inputs import Sources, check_focal_name, check_once, ch
 from mixtune.features import FeatureMap, Identity, Oriented, device_slices, host_features, placed
 from mixtune.moments import (
     MANY,
+    RUN_ENTRIES,
     Center,
     Fit,
+    LazyRows,
     LeaveOneOut,
     Moments,
     Origin,
@@ -920,7 +922,12 @@ def samples_of(
 
 
 def _sample_rows(prepared: Prepared, block: FeatureBlock, place: int, output: int) -> Rows:
-    rows = prepared.focal if place == 0 else prepared.scaling.apply(prepared.mapped[place])
+    given, scaling = prepared.mapped[place], prepared.scaling
+    if place > 0 and given.X.size > RUN_ENTRIES:
+        # Validation needs some rows of a large source, and sums over all of them, for which no copy is made.
+        y = given.targets[:, output] - np.reshape(scaling.target_shift, -1)[output]
+        return LazyRows(given, lambda X: block.features(scaling.features(X)), y)
+    rows = prepared.focal if place == 0 else scaling.apply(given)
     return Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
 
 

@@ -26,7 +26,7 @@ from mixtune.moments._ridge_paths import (
     spectrum_of,
     turned,
 )
-from mixtune.moments._rows import Rows
+from mixtune.moments._rows import RUN_ENTRIES, LazyRows, Rows
 from mixtune.moments._standardise import (
     Center,
     Origin,
@@ -44,8 +44,20 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Batch", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments"]
-__all__ += ["Origin", "Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
+__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "RUN_ENTRIES", "Batch", "Center", "Fit", "GramSystem", "LazyRows"]
+__all__ += [
+    "LeaveOneOut",
+    "Moments",
+    "Origin",
+    "Paths",
+    "Posterior",
+    "Regression",
+    "RowSystem",
+    "Rows",
+    "Sample",
+    "Scaling",
+    "SolveStats",
+]
 __all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "best_ridges", "check_alike"]
 __all__ += ["check_target_size", "chunks", "common_center", "half_solve", "leave_one_out", "left_out_residuals"]
 __all__ += ["local_heads", "loo_ridge", "lower_root", "moved", "no_center", "own_center", "pooled_scale"]

@@ -14,6 +14,7 @@ import array_api_compat
 import numpy as np
 
 from mixtune._array import Array, Floats, as_float64, count_nonfinite, is_numpy, namespace, slices
+from mixtune._checks import set_fields
 from mixtune.errors import DataError
 
 #: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
@@ -53,11 +54,24 @@ class Rows:
     @cached_property
     def sizes(self) -> tuple[Floats, Floats]:
         """Sums of squares and of absolute cubes of each row (n,): any order and sign of the columns gives the same."""
-        norms, cubes = np.empty(len(self.X)), np.empty(len(self.X))
-        for run in slices(len(self.X), RUN_ENTRIES // self.X.shape[1]):
-            squares = self.X[run] * self.X[run]
-            norms[run], cubes[run] = squares.sum(axis=1), np.einsum("ij,ij->i", squares, np.abs(self.X[run]))
+        norms, cubes = np.empty(len(self.y)), np.empty(len(self.y))
+        for run in self._runs():
+            X = self.features_of(run)
+            squares = X * X
+            norms[run], cubes[run] = squares.sum(axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
         return norms, cubes
+
+    def along(self, direction: Floats) -> Floats:
+        """Inner products (n,) of the rows with a direction (p,)."""
+        return np.concatenate([self.features_of(run) @ direction for run in self._runs()])
+
+    def features_of(self, index: Any) -> Floats:
+        """The features of some of the rows."""
+        return self.X[index]
+
+    def _runs(self) -> list[slice]:
+        """Slices of rows that stay in the cache of a core."""
+        return slices(len(self.y), RUN_ENTRIES // max(self.shape[1], 1))
 
     def scaled(self, features: Callable[[Floats], Floats]) -> Rows:
         """The same rows with other features."""
@@ -66,13 +80,45 @@ class Rows:
     def part(self, index: Any) -> Rows:
         """Some of the rows: a slice (not copied), or their places."""
         weight = None if self.sample_weight is None else self.sample_weight[index]
-        return Rows(self.X[index], self.y[index], weight)
+        return Rows(self.features_of(index), self.y[index], weight)
 
     def joined(self, other: Rows) -> Rows:
         """These rows and then the others."""
         given = self.sample_weight is not None or other.sample_weight is not None
         weight = np.concatenate([self.weight, other.weight]) if given else None
         return Rows(np.concatenate([self.X, other.X]), np.concatenate([self.y, other.y]), weight)
+
+
+class LazyRows(Rows):
+    """Rows whose features are made from others when they are asked for: mostly, only some of them are.
+
+    Examples
+    --------
+    >>> rows = LazyRows(Rows(np.arange(6.0).reshape(3, 2), np.ones(3)), lambda X: 10 * X[:, 1:], np.zeros(3))
+    >>> rows.part([0, 2]).X.tolist(), rows.shape, "X" in vars(rows)
+    ([[10.0], [50.0]], (3, 1), False)
+    >>> rows.X.tolist()
+    [[10.0], [30.0], [50.0]]
+    """
+
+    _rows: Rows
+    _features: Callable[[Floats], Floats]
+
+    def __init__(self, rows: Rows, features: Callable[[Floats], Floats], y: Floats) -> None:
+        set_fields(self, y=y, sample_weight=rows.sample_weight, _rows=rows, _features=features)
+
+    @cached_property
+    def X(self) -> Floats:
+        """All features."""
+        return self.features_of(slice(None))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.y), self.features_of(slice(0, 1)).shape[1]
+
+    def features_of(self, index: Any) -> Floats:
+        made = vars(self).get("X")
+        return self._features(self._rows.X[index]) if made is None else made[index]
 
 
 def check_rows(U: Array, Y: Array) -> tuple[Array, Array, bool]:

@@ -611,7 +611,7 @@ def by_content(rows: Rows) -> Integers:
     """
     norms, cubes = rows.sizes
     # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
-    along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
+    along = rows.along(np.sin(2.0 + np.arange(rows.shape[1])))
     return np.lexsort((rows.weight, along, rows.targets.sum(axis=1), np.round(cubes, 9), np.round(norms, 9)))
 
 
