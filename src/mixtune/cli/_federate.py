@@ -318,11 +318,11 @@ def simulate(
         raise ParameterError("--kill and --slow go with --transport files; leave them out")
     result.check()
     tables = _tables(folder, focal)
-    begin = time.perf_counter()
+    faults, begin = trial.faults(tables), time.perf_counter()
     like = [tables[focal], *(path for name, path in tables.items() if name != focal)]
     study = settings.new_study(like, target=target, focal=focal, name=folder.resolve().name)
     with outputs.progress_bar(6 if trial.transport == "files" else 6 + len(tables)) as step:
-        combined = _simulated(study, tables, trial, step=step, require_all=result.require_all)
+        combined = _simulated(study, tables, trial, faults, step=step, require_all=result.require_all)
         step("Comparing with the pooled computation")
         seconds = time.perf_counter() - begin
         document = _finish(combined, tables[focal], result)
@@ -331,13 +331,19 @@ def simulate(
 
 
 def _simulated(
-    study: Study, tables: dict[str, Path], trial: TrialOptions, *, step: Callable[[str], None], require_all: bool
+    study: Study,
+    tables: dict[str, Path],
+    trial: TrialOptions,
+    faults: Faults,
+    *,
+    step: Callable[[str], None],
+    require_all: bool,
 ) -> Combined:
     """All exchanges of a study on this machine, with processes for its members, or carried by Flower."""
     from mixtune.federated import Coordinator, Key
     from mixtune.federated.folder import Folder, exchange_by_processes
 
-    faults, keys = trial.faults(tables), {name: Key.generate(name) for name in tables}
+    keys = {name: Key.generate(name) for name in tables}
     study = study.joined(*(key.card for key in keys.values()))
     coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(trial.policy))
     with tempfile.TemporaryDirectory() as place:

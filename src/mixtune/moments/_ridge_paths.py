@@ -670,7 +670,7 @@ def shifted_inverses(kernel: Floats, shifts: Floats, right: Floats) -> tuple[Flo
 
 
 def ridge_heads(gram: Floats, cross: Floats, ridges: Floats) -> Floats:
-    """Ridge coefficients (Q, p) from sums; ``gram`` is overwritten.
+    """Ridge coefficients (Q, p) from sums; ``gram`` may be overwritten.
 
     Examples
     --------

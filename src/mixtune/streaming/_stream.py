@@ -275,15 +275,20 @@ def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) ->
             # Without buffering ahead a row group is decoded page by page, however large it is.
             with parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
                 sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-                groups = lambda part, rows: file.iter_batches(rows, part and range(*part), names)  # noqa: E731
+
+                def groups(part: Part | None, rows: int) -> Iterable[Any]:
+                    return file.iter_batches(rows, part and range(*part), names)
+
                 yield _TableFile(file.schema_arrow, sum(sizes), lambda: sizes, groups)
         elif kind == "arrow":
             # Not memory-mapped: pages that were looked at would count as memory of this process.
             with pa.OSFile(path) as source, pa.ipc.open_file(source) as reader:
                 every = range(reader.num_record_batches)
-                batches = lambda part, rows: map(reader.get_batch, range(*part) if part else every)  # noqa: E731
-                lengths = lambda: [reader.get_batch(index).num_rows for index in every]  # noqa: E731
-                yield _TableFile(reader.schema, None, lengths, batches)
+
+                def batches(part: Part | None, rows: int = 0) -> Iterable[Any]:
+                    return map(reader.get_batch, range(*part) if part else every)
+
+                yield _TableFile(reader.schema, None, lambda: [batch.num_rows for batch in batches(None)], batches)
         else:
             separator = form.separator or ("\t" if ".tsv" in Path(path).name.lower() else ",")
             parse = csv.ParseOptions(delimiter=separator)
