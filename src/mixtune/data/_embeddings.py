@@ -188,5 +188,5 @@ def _digest(path: Path) -> str:
         if each.is_file():
             made.update(str(each.relative_to(path)).encode() + b"\0")
             with each.open("rb") as file:
-                hashlib.file_digest(file, lambda: made)
+                hashlib.file_digest(file, lambda: made)  # adds the content to the hash
     return made.hexdigest()[:16]
