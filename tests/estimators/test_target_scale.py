@@ -56,6 +56,11 @@ def test_a_fit_to_logarithms_by_hand(fitted):
     by_hand = RegretOptimalRegressorCV(target_scale="identity").fit(X, np.log(y), sources=logs)
     residuals = np.log(y) - by_hand.loo_predictions_
     smearing = np.mean(np.exp(residuals))
+    targets = np.concatenate([np.log(y), *(v for _, v in logs.values())])
+    # Rows whose predictions are within the range of all targets.
+    inside = (by_hand.predict(new) >= targets.min()) & (by_hand.predict(new) <= targets.max())
+    assert 0.9 < inside.mean() < 1.0
+    new = new[inside]
     np.testing.assert_allclose(fitted.predict(new), smearing * np.exp(by_hand.predict(new)))
     np.testing.assert_allclose(fitted.loo_predictions_, smearing * np.exp(by_hand.loo_predictions_))
     assert fitted.loo_error_ == pytest.approx(np.mean((y - fitted.loo_predictions_) ** 2))
@@ -66,6 +71,35 @@ def test_a_fit_to_logarithms_by_hand(fitted):
     np.testing.assert_allclose(std / mean, np.sqrt(np.expm1(by_hand.predict(new, return_std=True)[1] ** 2)))
     heads = by_hand.heads_ @ by_hand.feature_map_.transform(X).T + by_hand.head_intercepts_[:, None]
     np.testing.assert_allclose(fitted.weights_.scores, np.mean((y - np.exp(heads)) ** 2, axis=1))
+
+
+def test_predictions_stay_near_the_targets(fitted):
+    """A line of logarithms that goes on beyond all rows would be off by a factor."""
+    _, y, sources, _ = problem()
+    logs = np.log(np.concatenate([y, *(v for _, v in sources.values())]))
+    margin = 0.05 * np.ptp(logs)
+    far = np.array([[50.0, -50.0, 50.0], [-50.0, 50.0, -50.0]])
+    bounds = np.exp([logs.max() + margin, logs.min() - margin])
+    np.testing.assert_allclose(fitted.predict(far), fitted._log_scale.smearing * bounds)
+    low, high = fitted.predict_interval(far)
+    np.testing.assert_allclose(np.sqrt(low * high), bounds)
+    with pytest.raises(DataError, match="must have a range"):
+        LogScale(1.0, 2.0, 1.0)
+
+
+def test_logarithms_need_smaller_errors_of_targets_as_well():
+    """Errors in proportion to the targets make logarithms likelier, but the few large targets are off on that scale."""
+    rng = np.random.default_rng(0)
+
+    def make(rng, n):
+        x = 10 ** rng.uniform(-2, 2, n)
+        return np.column_stack([x, rng.standard_normal(n)]), (1.0 + x) * np.exp(0.05 * rng.standard_normal(n))
+
+    X, y, sources, test = *make(rng, 25), {f"s{k}": make(rng, 60) for k in range(5)}, make(rng, 2000)
+    auto, log = (RegretOptimalRegressorCV(target_scale=s).fit(X, y, sources=sources) for s in ("auto", "log"))
+    assert auto.target_scale_ == "identity"
+    assert likelihood(log, y) > likelihood(auto, y)
+    assert rmse(auto, test) < rmse(log, test)
 
 
 def test_intervals_cover_new_prices():
@@ -142,8 +176,8 @@ def test_saved_loaded_and_rows_added(fitted, tmp_path):
 
 
 def test_rows_that_cannot_be_left_out_do_not_count():
-    assert LogScale.of(np.array([np.inf]), np.ones(1)).smearing == 1.0
-    found = LogScale.of(np.array([0.0, np.log(3.0), np.inf]), np.array([1.0, 3.0, 5.0]))
+    assert LogScale().smeared(np.array([np.inf]), np.ones(1)).smearing == 1.0
+    found = LogScale().smeared(np.array([0.0, np.log(3.0), np.inf]), np.array([1.0, 3.0, 5.0]))
     assert found.smearing == pytest.approx(2.5)
     residuals = left_out_targets(np.log([2.0, 3.0]), np.array([0.0, np.inf]), np.ones(2))
     np.testing.assert_allclose(residuals, [0.0, np.inf])

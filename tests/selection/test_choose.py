@@ -657,3 +657,14 @@ def test_weights_settle_where_residuals_are_far_from_typical(seed):
     slopes = 2 * says @ found + 0.7 * np.log(found / equal)
     some = found > 1e-9  # smaller ones change nothing
     np.testing.assert_allclose(slopes[some], found @ slopes, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "varying", "least"), [(1e-12, True, 0.95), (1e-3, True, 0.9), (1e-12, False, 0.0)])
+def test_a_candidate_that_is_all_but_exact_has_the_weight(size, varying, least):
+    """Clipped at what is typical of it, residuals of the others must not look as small."""
+    rng = np.random.default_rng(0)
+    residuals, targets = rng.standard_normal((3, 50)) * [[size], [1.0], [1.0]], rng.standard_normal(50) * varying
+    task = ValidationTask(0, residuals, np.ones(50), residuals, 0, targets=targets)
+    found = stacked_weights([task], np.full(3, 1 / 3), 0.01)
+    # Of targets that do not vary, to be exact says nothing.
+    assert found[0] > least if varying else np.allclose(found, 1 / 3)

@@ -77,6 +77,9 @@ LOG_SPAN = 10.0
 TEST_ROWS = 10.0
 #: Largest logarithm of a prediction; larger ones overflow in float64.
 LARGEST_LOG = 700.0
+#: Logarithms of predictions leave the range of the targets' logarithms by at most this part of it: a straight line that
+#: goes on beyond the rows is off by a factor, not by a difference.
+LOG_MARGIN = 0.05
 #: Sources of few rows say little: up to the first number of rows their weight counts as n/(n + 10), from the second on
 #: in full, and smoothly in between.
 TINY_SOURCE, SMALL_SOURCE, NOISE_ROWS = 2.0, 10.0, 10.0
@@ -93,25 +96,43 @@ class LogScale:
 
     The exponential of a mean of logarithms is too small for the mean of the targets; Duan's smearing factor, the mean
     of the exponentials of left-out residuals, corrects it (Duan, Smearing estimate, J. Am. Stat. Assoc. 78, 1983).
+    Logarithms are kept between ``low`` and ``high``, which files of earlier versions do not have.
     """
 
-    smearing: float
+    smearing: float = 1.0
+    low: float = -LARGEST_LOG
+    high: float = LARGEST_LOG
 
     def __post_init__(self) -> None:
         if not (isinstance(self.smearing, float) and 0 < self.smearing < np.inf):
             raise DataError(f"the smearing factor must be a positive number; got {self.smearing!r}")
+        if not -LARGEST_LOG <= self.low <= self.high <= LARGEST_LOG:
+            raise DataError(f"predictions of logarithms must have a range; got {self.low!r} to {self.high!r}")
 
     @classmethod
-    def of(cls, left_out: Floats, weight: Floats) -> LogScale:
-        """From left-out residuals of logarithms; rows that cannot be left out do not count."""
+    def near(cls, targets: Sequence[Floats]) -> LogScale:
+        """For predictions in about the range of these logarithms."""
+        low, high = min(float(part.min()) for part in targets), max(float(part.max()) for part in targets)
+        margin = LOG_MARGIN * (high - low)
+        return cls(1.0, max(low - margin, -LARGEST_LOG), min(high + margin, LARGEST_LOG))
+
+    def smeared(self, left_out: Floats, weight: Floats) -> LogScale:
+        """With the factor of these left-out residuals of logarithms; rows that cannot be left out do not count."""
         known = np.isfinite(left_out)
         if not known.any():
-            return cls(1.0)
-        return cls(float(np.average(np.exp(np.minimum(left_out[known], LARGEST_LOG)), weights=weight[known])))
+            return self
+        factors = np.exp(np.minimum(left_out[known], LARGEST_LOG))
+        return replace(self, smearing=float(np.average(factors, weights=weight[known])))
 
     def predictions(self, logs: Floats) -> Floats:
         """Predictions of the mean of the targets, from predictions of logarithms."""
-        return self.smearing * np.exp(np.minimum(logs, LARGEST_LOG))
+        return self.smearing * np.exp(np.clip(logs, self.low, self.high))
+
+    def interval(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Intervals of targets, from intervals of logarithms around predictions of these."""
+        middle = (low + high) / 2
+        moved = np.clip(middle, self.low, self.high) - middle
+        return np.exp(np.minimum(low + moved, LARGEST_LOG)), np.exp(np.minimum(high + moved, LARGEST_LOG))
 
     def std(self, logs: Floats, std: Floats) -> Floats:
         """Standard deviations of log-normal targets, from those of logarithms."""
@@ -129,9 +150,9 @@ class LogTargets:
         return np.log(values)
 
 
-def left_out_targets(logs: Floats, left_out: Floats, weight: Floats) -> Floats:
-    """Residuals of left-out targets, from those of their logarithms; the factor comes from the other residuals."""
-    back = LogScale.of(left_out, weight)
+def left_out_targets(logs: Floats, left_out: Floats, weight: Floats, scale: LogScale = LogScale()) -> Floats:
+    """Residuals of left-out targets, from those of their logarithms, which also give the factor of the way back."""
+    back = scale.smeared(left_out, weight)
     known = np.isfinite(left_out)
     found = np.full(np.shape(logs), np.inf)
     found[known] = np.exp(logs[known]) - back.predictions(logs[known] - left_out[known])
@@ -154,10 +175,11 @@ def logged(rows: Mapping[str, Rows]) -> dict[str, Rows]:
 
 
 def log_is_better(plain: Choice, logs: Choice, targets: Floats, levels: tuple[float, float]) -> bool:
-    """Whether left-out targets and tests are likelier with normal errors of their logarithms than of themselves.
+    """Whether left-out targets and tests are likelier with normal errors of their logarithms, and have less error.
 
-    This is the comparison of Box and Cox (An analysis of transformations, J. R. Stat. Soc. B 26, 1964): errors of
-    logarithms are in units of the targets' geometric mean. With squared errors of targets the largest few would decide.
+    The likelihoods are compared as by Box and Cox (An analysis of transformations, J. R. Stat. Soc. B 26, 1964): errors
+    of logarithms are in units of the targets' geometric mean. Predictions are of the mean, however, which may be far
+    off for the largest targets although their logarithms are close: so squared errors of targets must be smaller, too.
 
     Parameters
     ----------
@@ -178,18 +200,23 @@ def log_is_better(plain: Choice, logs: Choice, targets: Floats, levels: tuple[fl
             values = task.targets * logs.size + levels[1]
             parts = same.residuals[0] * plain.size, task.residuals[0] * logs.size
             evidence += TEST_ROWS / len(logs.tasks) * logs.n_plays * _evidence(*parts, values, task.weight)
-    return evidence > 0
+    return bool(np.all(evidence > 0))
 
 
-def _evidence(plain: Floats, left: Floats, logs: Floats, weight: Floats) -> float:
-    """The mean log likelihood of rows by residuals of logarithms, less that by residuals of targets."""
+def _evidence(plain: Floats, left: Floats, logs: Floats, weight: Floats) -> Floats:
+    """What residuals of logarithms are better by than residuals of targets.
+
+    First the mean log likelihood of the rows, then the logarithm of the root mean squared error of targets.
+    """
     usable = np.isfinite(plain) & np.isfinite(left)
     if not usable.any():
-        return 0.0
-    errors = [np.average(part[usable] ** 2, weights=weight[usable]) for part in (plain, left)]
+        return np.zeros(2)
+    share = weight[usable] / weight[usable].sum()
+    residuals = plain[usable], left[usable], left_out_targets(logs, left, weight)[usable]
+    errors = [float(share @ part**2) for part in residuals]
     if min(errors) <= 0:  # one of them is exact
-        return float(np.sign(errors[0] - errors[1]))
-    return float(0.5 * np.log(errors[0] / errors[1]) - np.average(logs[usable], weights=weight[usable]))
+        return np.sign(errors[0] - np.array(errors[1:]))
+    return 0.5 * np.log(errors[0] / np.array(errors[1:])) - np.array([share @ logs[usable], 0.0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,9 +365,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         range, with a wider margin for few rows) before predicting, so that an extreme input has a bounded effect.
     target_scale : {"auto", "identity", "log"}
         The scale on which the model is linear. "auto" tries logarithms where ``feature_map`` is "auto" too and the
-        targets are positive and span a factor of ten or more (5% to 95% quantile), and chooses the scale on which
-        left-out rows and the test rows of cross-domain validation have the larger likelihood, with splines of the
-        columns. Predictions estimate the mean on the original scale of the targets.
+        targets are positive and span a factor of ten or more (5% to 95% quantile). It chooses logarithms if left-out
+        rows and the test rows of cross-domain validation have a larger likelihood and a smaller squared error with
+        them, with splines of the columns. Predictions estimate the mean on the original scale of the targets; on the
+        log scale they stay close to the range of all targets.
     focal_name : str
         The name of the focal domain.
     seed : int
@@ -622,7 +650,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal."""
         low, high = super().predict_interval(X, coverage=coverage)
-        return (low, high) if self._log_scale is None else (np.exp(low), np.exp(np.minimum(high, LARGEST_LOG)))
+        return (low, high) if self._log_scale is None else self._log_scale.interval(low, high)
 
     @property
     def loo_error_(self) -> float:
@@ -741,6 +769,7 @@ def tuned_fit(
         for output in outputs
     ]
     logs = prepared.inputs[0].targets[:, 0] if log else None
+    scale = LogScale.near([rows.targets for rows in prepared.inputs]) if log else None
     with factorised_on(there):
         choices = [
             choose_maps(own, [blocks[place] for place in used], width, seed=seed) for own, used in zip(samples, tried)
@@ -752,6 +781,7 @@ def tuned_fit(
             [[moments[place] for place in used] for used in tried],
             heads,
             logs,
+            scale,
         )
     stacked = np.column_stack([choice.head for choice in choices])
     found = (stacked[:-1], stacked[-1]) if prepared.fit_intercept else (stacked, np.zeros(len(choices)))
@@ -775,7 +805,7 @@ def tuned_fit(
             "ridge_path_": path_of(choices[0]),
             "maps_": maps_of(choices[0]),
             **compared,
-            "_log_scale": None if logs is None else LogScale.of(choices[0].left_out, prepared.focal.weight),
+            "_log_scale": scale and scale.smeared(choices[0].left_out, prepared.focal.weight),
             "n_validation_sources_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,
             "_low": low,
@@ -885,6 +915,7 @@ def _comparisons(
     moments: Sequence[Sequence[Sequence[Moments]]],
     heads: fits.Heads,
     logs: Floats | None,
+    scale: LogScale | None,
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
 
@@ -907,8 +938,8 @@ def _comparisons(
     weight = np.tile(focal_rows.weight, len(choices))
     least = np.repeat([fits.ROUNDING * choice.size for choice in choices], len(focal_rows.y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
-    if logs is not None:
-        joined = {name: left_out_targets(logs, part, weight) for name, part in joined.items()}
+    if logs is not None and scale is not None:
+        joined = {name: left_out_targets(logs, part, weight, scale) for name, part in joined.items()}
         least = least * np.exp(logs)
     found = fits.compared_of(joined, weight, least)
     rows = len(focal_rows.y)

@@ -10,7 +10,7 @@ import base64
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -219,7 +219,7 @@ def panel_json(scores: Any, inputs: Any, typical: Any) -> str | None:
         "high": None if limits[1] is None else packed(limits[1]),
         "coef": packed(inner.coef_),
         "intercept": np.reshape(inner.intercept_, -1).tolist(),
-        "smearing": None if scale is None else scale.smearing,
+        "log": None if scale is None else asdict(scale),
         "sharpness": scores.sharpness,
         "outputs": list(scores.all_outputs),
         "start": typical.start.tolist(),

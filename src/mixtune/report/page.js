@@ -130,7 +130,8 @@
     if (model.low) found = clip(found, model.low, model.high);
     const outputs = model.intercept.length, scores = Array.from(model.intercept);
     found.forEach((u, i) => { for (let j = 0; j < outputs; j++) scores[j] += u * model.coef[i * outputs + j]; });
-    if (model.smearing !== null) return scores.map(s => model.smearing * Math.exp(Math.min(s, 700)));
+    const log = model.log;
+    if (log !== null) return scores.map(s => log.smearing * Math.exp(Math.min(Math.max(s, log.low), log.high)));
     if (model.sharpness === null) return scores;
     const both = outputs === 1 ? [-scores[0], scores[0]] : scores, most = Math.max(...both);
     const parts = both.map(s => Math.exp(model.sharpness * (s - most))), total = parts.reduce((a, b) => a + b);

@@ -55,12 +55,14 @@ class ValidationTask:
 
     def products(self) -> Floats:
         """Mean products (C, C) of the candidates' residuals, relative to the error of the best of them."""
-        good = np.sort(self.errors)[: max(3, len(self.residuals) // 4)]
+        good = np.sort(self.errors)[: max(1, len(self.residuals) // 4)]
         middle = 0.5 * float(good[(len(good) - 1) // 2] + good[len(good) // 2])
         weight = self.weight / self.weight.sum() / max(middle, self.negligible)
         # Two outliers must not decide: residuals count up to five times their typical size.
         limit = 5.0 * 1.4826 * float(np.min(_medians(np.abs(self.residuals), self.weight)))
-        # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
+        if self.targets is None or np.ptp(self.targets) > 0:
+            # Where a candidate is exact, the others are not. Of targets that do not vary, many are: they say nothing.
+            limit = max(limit, self.negligible**0.5)
         kept = np.minimum(np.maximum(self.residuals, -limit), limit)
         return (kept * weight) @ kept.T
 
