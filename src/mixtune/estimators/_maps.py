@@ -247,7 +247,7 @@ def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tupl
         return {"inputs"}, (f"{inputs} columns: the model is linear in them",)
     if inputs > SETTINGS.curved_inputs:
         notes = (f"{inputs} columns: non-linear features use their {SETTINGS.components} leading principal components",)
-    learned = {"learned"} if sources > SETTINGS.learned_sources and outputs <= SETTINGS.learned_outputs else set()
+    learned = {"learned"} if sources >= SETTINGS.learned_sources and outputs <= SETTINGS.learned_outputs else set()
     boosted = {"boosted"} if outputs == 1 else set()
     return {"inputs", "splines", "Fourier"} | learned | boosted, notes
 
