@@ -265,9 +265,7 @@ class Regression:
         squares = np.maximum(max(self.square - float(exact.sum()), 0.0) + left**2 @ exact - vague, 0.0)
         count = self.total if self.count is None else self.count
         freedom = count - np.sum(filters * values, axis=1) - (self.center is not None)
-        with np.errstate(all="ignore"):
-            errors = np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
-        return errors, squares, freedom
+        return generalised_error(squares, freedom, count), squares, freedom
 
     def prior_paths(self, means: Floats, roots: Floats, noise: Floats | float, scales: Floats) -> tuple[Floats, Floats]:
         """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
@@ -637,6 +635,12 @@ def _with_constant(sample: Sample) -> Rows:
     """The rows with a constant 1 as the last feature."""
     rows = sample.known
     return Rows(np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, rows.sample_weight)
+
+
+def generalised_error(squares: Floats, freedom: Floats, count: float) -> Floats:
+    """Generalised cross-validation from sums of squared residuals and the degrees of freedom left of ``count`` rows."""
+    with np.errstate(all="ignore"):
+        return np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
 
 
 def spectrum_of(matrix: Floats) -> Spectrum:
