@@ -344,24 +344,23 @@ def cholesky_solve(factor: Array, rhs: Array) -> Array:
         import torch
 
         return torch.cholesky_solve(rhs, factor)
-    import cupyx.scipy.linalg
-
-    return cupyx.scipy.linalg.solve_triangular(factor, _half_solve(factor, rhs), lower=True, trans="T")
+    return triangular_solve(factor, triangular_solve(factor, rhs), transposed=True)
 
 
-def _half_solve(factor: Array, rhs: Array) -> Array:
-    """``L^{-1} rhs`` in PyTorch or CuPy."""
+def triangular_solve(factor: Array, rhs: Array, *, transposed: bool = False) -> Array:
+    """``L^{-1} rhs``, or ``L'^{-1} rhs``, in PyTorch or CuPy; in PyTorch for stacks of matrices, too."""
     if array_api_compat.is_torch_array(factor):
-        return torch_module().linalg.solve_triangular(factor, rhs, upper=False)
+        solve = torch_module().linalg.solve_triangular
+        return solve(factor.mT, rhs, upper=True) if transposed else solve(factor, rhs, upper=False)
     import cupyx.scipy.linalg
 
-    return cupyx.scipy.linalg.solve_triangular(factor, rhs, lower=True)
+    return cupyx.scipy.linalg.solve_triangular(factor, rhs, lower=True, trans="T" if transposed else "N")
 
 
 def half_squares(factor: Array, rows: Array) -> np.ndarray[Any, Any]:
     """``v' (L L')^{-1} v`` of each row v, in half the time of a solve; NumPy's ``rows`` (n, p) are overwritten."""
     if not is_numpy(factor):
-        return to_numpy((_half_solve(factor, rows.T) ** 2).sum(axis=0))
+        return to_numpy((triangular_solve(factor, rows.T) ** 2).sum(axis=0))
     lower = factor.flags.f_contiguous
     half = scipy.linalg.blas.dtrsm(
         1.0, factor if lower else factor.T, rows.T, lower=int(lower), trans_a=int(not lower), overwrite_b=1
