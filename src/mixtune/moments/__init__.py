@@ -13,6 +13,7 @@ from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
     RANK_TOLERANCE,
     Batch,
+    Directions,
     Paths,
     Regression,
     Sample,
@@ -46,11 +47,32 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "RUN_ENTRIES", "Batch", "Center", "Fit", "GramSystem", "LazyRows"]
+__all__ = [
+    "AUTO",
+    "MANY",
+    "RANK_TOLERANCE",
+    "RUN_ENTRIES",
+    "Batch",
+    "Center",
+    "Directions",
+    "Fit",
+    "GramSystem",
+    "LazyRows",
+]
 __all__ += ["LeaveOneOut", "Moments", "Origin", "Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample"]
 __all__ += ["Scaling", "SolveStats", "SolverOptions", "System", "about", "augmented", "best_ridge", "best_ridges"]
 __all__ += ["check_alike", "check_target_size", "chunks", "common_center", "generalised_error", "half_solve"]
-__all__ += ["is_constant", "leave_one_out", "left_out_residuals", "local_heads", "loo_ridge", "lower_root", "moved", "no_center", "own_center"]
+__all__ += [
+    "is_constant",
+    "leave_one_out",
+    "left_out_residuals",
+    "local_heads",
+    "loo_ridge",
+    "lower_root",
+    "moved",
+    "no_center",
+    "own_center",
+]
 __all__ += ["pooled_scale", "pooled_scaling", "posterior", "recentred", "ridge_heads", "roots_of", "rounding_of"]
 __all__ += ["spectrum_of", "turned", "weighted_system"]
 

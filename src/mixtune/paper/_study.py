@@ -357,9 +357,7 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
         yield index, *_timed(run, settings, seed)
 
 
-def execute_together(
-    together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]
-) -> Outcomes:
+def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
     """Do the runs of ``seeds`` on a device, several at once; yields what :func:`execute` does."""
     groups = [list(seeds)[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(seeds), RUNS_AT_ONCE)]
     # Two groups at a time: one draws random numbers on the host while the other computes on the device. All groups have

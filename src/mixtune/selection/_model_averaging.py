@@ -231,9 +231,7 @@ def stacked_weights(
     return _simplex_weights(*_stacked(tasks, equal, told, says), pull)
 
 
-def _stacked(
-    tasks: Sequence[Task], equal: Floats, told: float, says: Floats | None = None
-) -> tuple[Floats, Floats]:
+def _stacked(tasks: Sequence[Task], equal: Floats, told: float, says: Floats | None = None) -> tuple[Floats, Floats]:
     """Mean products (C, C) of the candidates' residuals over tasks, and weights (C,) before averages are compared."""
     cross = np.zeros((len(equal), len(equal)))
     # Many rows know a task's error better than few, but of one source only.

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixtune._array import Floats, Integers, in_threads
-from mixtune.moments import Regression, Sample, best_ridges, half_solve, lower_root
+from mixtune.moments import Directions, Regression, Sample, best_ridges, half_solve, lower_root
 from mixtune.selection._families import USED, Distances, Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
@@ -99,14 +99,12 @@ class FamilyVariances(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PooledSource:
-    """One source: eigenvalues and -vectors of its Gram matrix, U'y, noise, prior variance, head.
+    """One source: the directions of its Gram matrix, noise, prior variance, head.
 
     ``freedom`` are the degrees of freedom that its noise was estimated from; one row leaves none.
     """
 
-    values: Floats
-    vectors: Floats
-    cross: Floats
+    directions: Directions
     noise: float
     variance: float
     head: Floats
@@ -115,27 +113,19 @@ class PooledSource:
     @classmethod
     def of(cls, source: Regression) -> PooledSource:
         """Its ridge is the one of least error by generalised cross-validation, which needs no rows."""
-        values, vectors = source.spectrum
-        ridges = SETTINGS.focal_ridges * source.mean_eigenvalue
+        known, ridges = source.directions, SETTINGS.focal_ridges * source.mean_eigenvalue
         found = SourceRidges.of(ridges, *source.generalised_errors(ridges))
-        head = vectors @ (vectors.T @ source.cross / (values + ridges[found.best]))
+        head = known.basis @ (known.pulls / (known.values + ridges[found.best]))
         noise, variance, freedom = (float(part) for part in found[1:])
-        return cls(values, vectors, source.cross, noise, variance, head, freedom)
+        return cls(known, noise, variance, head, freedom)
 
     def message(self, own: float) -> Message:
         """Precision about mu (p, p), and precision times mean (p,), with domains' own variance ``own``."""
+        values, gains, basis, pulls = self.directions
+        spreads = self.noise + own * values
         # A matrix times its own transpose is half the work, and symmetric.
-        root = self.vectors * np.sqrt(self.values / (self.noise + own * self.values))
-        return root @ root.T, self.pull(own)
-
-    def pull(self, own: float) -> Floats:
-        """Precision times mean (p,)."""
-        return self.vectors @ (self._pulls / (self.noise + own * self.values))
-
-    @cached_property
-    def _pulls(self) -> Floats:
-        """U'y in terms of the eigenvectors."""
-        return self.vectors.T @ self.cross
+        root = basis * np.sqrt(gains / spreads)
+        return root @ root.T, basis @ (pulls / spreads)
 
     def evidence(self, task: Regression, own: float, shared: float, noise: float) -> float:
         """Log likelihood of a task's targets if only this source informed its prior."""
@@ -147,16 +137,16 @@ class PooledSource:
 
     def about(self, task: Regression, own: float, shared: float) -> Told:
         """The prior of a task's rows from this source alone, through the spectrum of its own rows."""
-        spreads = self.noise + own * self.values
-        # The variance of mu: shared I outside the span of the source's rows, known inside it.
-        known = 1.0 / (1.0 / shared + self.values / spreads)
-        less, toward = np.maximum(shared - known, 0.0), known * self._pulls / spreads
-        across = task.design @ self.vectors
+        values, gains, basis, pulls = self.directions
+        spreads = self.noise + (own + shared) * values
+        # The variance of mu: shared I outside the span of the source's rows, less inside it.
+        less, toward = shared**2 * gains / spreads, shared * pulls / spreads
+        across = task.design @ basis
         projected = across * np.sqrt(less)
 
         def solve(duals: Floats) -> tuple[Floats, Floats]:
-            inside = shared * (duals @ task.design) - (less * (duals @ across)) @ self.vectors.T
-            return self.vectors @ toward, inside
+            inside = shared * (duals @ task.design) - (less * (duals @ across)) @ basis.T
+            return basis @ toward, inside
 
         return Told(across @ toward, shared * task.kernel - projected @ projected.T, solve)
 
@@ -278,7 +268,7 @@ class PooledFamily:
         """The only source with weight, if it has so few rows that their spectrum is cheaper."""
         index = int(np.argmax(weight))
         source = self.sources[index]
-        few = len(source.values) <= FEW_DIRECTIONS * len(source.cross)
+        few = len(source.directions.values) <= FEW_DIRECTIONS * len(source.head)
         return source if few and weight[index] == weight.sum() == 1.0 else None
 
     def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:

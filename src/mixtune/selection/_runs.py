@@ -97,7 +97,9 @@ def choose_runs(features: Array, targets: Array, *, seed: int = 0) -> RunFits | 
         level, first = shares[:, :first].sum(axis=1), last
     # The last family has the constant among its columns; the intercept of the others is what their slopes leave.
     inside = sum(slopes[:-1])
-    intercept = slopes[-1][:, -1] + level * full.targets[:, 0].mean(axis=1) - (inside * U[:, 0].mean(axis=1)).sum(axis=1)
+    intercept = (
+        slopes[-1][:, -1] + level * full.targets[:, 0].mean(axis=1) - (inside * U[:, 0].mean(axis=1)).sum(axis=1)
+    )
     found = units.coefficients(size[:, None] * (inside + slopes[-1][:, :-1]), size * intercept)
     return found, targets[:, 0] - size[:, None] * (shares[:, None] @ left_out[:, 0])[:, 0]
 
@@ -120,7 +122,7 @@ def joint_runs(features: Array, targets: Array, ridges: Floats, *, focal: int) -
 
 
 def ridge_runs(U: Array, y: Array, shifts: Array, *, focal: int, level: float = 0.0) -> RunFits:
-    """Ridge regressions of every run at shifts (runs, Q): coefficients, and residuals (runs, Q, focal) of left-out rows.
+    """Ridge regressions of every run at shifts (runs, Q): coefficients, and residuals of left-out focal rows.
 
     By the smaller of two systems, of rows or of features. ``level`` is what an intercept adds to leverages.
     """
@@ -298,12 +300,12 @@ def _source_ridges(path: _Path, level: float) -> SourceRidges:
     xp, count = namespace(path.duals), path.duals.shape[-1]
     squares = path.shifts**2 * xp.sum(path.duals**2, axis=-1)
     freedom = path.shifts * xp.sum(path.diagonals, axis=-1) - level * count
-    ridges, *parts = to_numpy(xp.stack([path.shifts, squares, freedom])[:, :, 1:])
-    return SourceRidges.of(ridges, generalised_error(*parts, float(count)), *parts)
+    ridges, squares, freedom = to_numpy(xp.stack([path.shifts, squares, freedom])[:, :, 1:])
+    return SourceRidges.of(ridges, generalised_error(squares, freedom, count), squares, freedom)
 
 
 class _Family(NamedTuple):
-    """Residuals (runs, T, C, n) of left-out rows, and focal coefficients (runs, p) by shares (runs, C) of candidates."""
+    """Residuals (runs, T, C, n) of left-out rows, and focal coefficients (runs, p) by shares (runs, C)."""
 
     left_out: Array
     head: Callable[[Array], Array]
@@ -406,8 +408,9 @@ def _shares(left_out: Array, targets: Array, places: Integers, sources: int) -> 
     usable = np.ones(candidates, dtype=bool)
 
     def task(run: int, place: int) -> SummedTask:
-        judged = int(alone[run, place]), float(negligible[run, 1 + place])
-        return SummedTask(int(places[run, 1 + place]) - 1, total, *sums[run, place], usable, *judged)
+        squares, clipped, inside = sums[run, place]
+        source, least = int(places[run, 1 + place]) - 1, float(negligible[run, 1 + place])
+        return SummedTask(source, total, squares, clipped, inside, usable, int(alone[run, place]), least)
 
     labels = [*FocalFamily(sources).labels, *pooled_labels(sources), *stacked_labels()]
     labels += pooled_labels(sources, one_level=True)
@@ -416,4 +419,7 @@ def _shares(left_out: Array, targets: Array, places: Integers, sources: int) -> 
     enough = enough_sources(SETTINGS.narrow_columns + 1)
     known = weights_of_runs(prior_weights([name for name, _ in labels]), validated, enough=enough)
     judged = zip(scores[:, 0], focal, known, negligible[:, 0].tolist())
-    return np.stack([averaging_shares(labels, s, r, weight, k, (total, total), least)[0] for s, r, k, least in judged])
+    found = [
+        averaging_shares(labels, score, own, weight, told, (total, total), least) for score, own, told, least in judged
+    ]
+    return np.stack([shares for shares, _ in found])
