@@ -131,17 +131,17 @@ def test_focal_paths_are_stopped_by_fits_without_them(device, run_by_run, monkey
             np.testing.assert_allclose(found / scale, single.coefs[date] / scale, rtol=0, atol=1e-8)
 
 
-def stage_of(*columns, constant=3.0):
-    """A stage of two runs and five datasets, with a constant at these places of its features, one in each run."""
+def stage_of(*columns, constant=3.0, width=50):
+    """A stage of two runs and four datasets, with a constant at these places of its features, one in each run."""
     rng = np.random.default_rng(0)
-    U, y = rng.standard_normal((5, 2, 12, 50)), rng.standard_normal((5, 2, 12, 1))
+    U, y = rng.standard_normal((4, 2, 8, width)), rng.standard_normal((4, 2, 8, 1))
     for run, place in enumerate(columns):
         U[:, run, :, place] = constant
     torch = pytest.importorskip("torch")
     return RunStage(list(map(torch.from_numpy, U)), list(map(torch.from_numpy, y)), focal=1)
 
 
-@pytest.mark.parametrize("model", [TunedTransfer(), TunedJoint((4, 1), "JSO")])
+@pytest.mark.parametrize("model", [TunedTransfer(), TunedJoint((3, 1), "JSO")])
 @pytest.mark.parametrize("places", [(7, 7), (0, 3), ()])
 def test_any_feature_may_be_the_constant(model, places):
     """Where it is another one in each run, or there is none, runs are fitted one by one."""
@@ -154,6 +154,14 @@ def test_any_feature_may_be_the_constant(model, places):
         np.testing.assert_allclose(stage.left_out[0][run], single.left_out[0], rtol=1e-8)
 
 
+def test_very_many_features_are_left_to_the_estimator():
+    """It works in their principal directions."""
+    stage = stage_of(7, 7, width=514)
+    found = TunedTransfer().fit_runs(stage, 0).numpy()
+    for run, single in enumerate(stage.single_runs):
+        np.testing.assert_allclose(found[run], TunedTransfer().fit(single, 0), rtol=1e-9)
+
+
 def test_a_feature_of_zeros_is_no_constant():
     assert stage_of(2, 2, constant=0.0).constant is None
 
@@ -164,7 +172,7 @@ def test_runs_without_a_factor_are_fitted_one_by_one():
     def learn(U, y):
         raise torch.linalg.LinAlgError("not positive definite")
 
-    assert stage_of(7, 7).fit_side_by_side(0, range(5), learn) is None
+    assert stage_of(7, 7).fit_side_by_side(0, range(4), learn) is None
 
 
 def test_unsafe_transfer_is_left_to_the_general_solver(device):

@@ -18,7 +18,7 @@ def make_runs(runs, domains, rows, columns, seed=0):
     inputs = rng.standard_normal((runs, domains, rows, 3)) + 0.5 * rng.standard_normal((runs, domains, 1, 3))
     layer = inputs @ rng.standard_normal((runs, 1, 3, columns)) + rng.standard_normal((runs, 1, 1, columns))
     U = np.maximum(layer, 0.01 * layer)
-    U[..., 3] = 2.5
+    U[..., 3] = 0.1  # whose mean is rounded
     heads = rng.standard_normal((runs, 1, columns)) + 0.3 * rng.standard_normal((runs, domains, columns))
     y = np.einsum("rdnp,rdp->rdn", U, heads) / columns**0.5 + rng.standard_normal((runs, domains, 1))
     # A run without what domains have in common, where its own rows do best, and targets with outliers.
@@ -68,6 +68,20 @@ def test_targets_that_do_not_vary():
     y[1, 0] = -0.5
     y[2] = 4.0
     assert_alike(U, y)
+
+
+def test_features_that_do_not_vary_in_a_domain():
+    U, y = make_runs(2, 5, 20, 50)
+    U[0, 2] = U[0, 2, :1]
+    U[1, 0] = U[1, 0, :1]
+    assert_alike(U, y)
+
+
+def test_targets_that_are_fitted_exactly():
+    """Errors that are negligible do not decide."""
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((3, 5, 20, 3))
+    assert_alike(inputs @ rng.standard_normal((3, 1, 3, 50)), inputs @ np.array([1.0, -2.0, 0.5]))
 
 
 def test_residuals_that_stand_in_for_tests_are_limited(monkeypatch):
