@@ -22,7 +22,9 @@ def make_runs(runs, domains, rows, columns, seed=0):
     heads = rng.standard_normal((runs, 1, columns)) + 0.3 * rng.standard_normal((runs, domains, columns))
     y = np.einsum("rdnp,rdp->rdn", U, heads) / columns**0.5 + rng.standard_normal((runs, domains, 1))
     # A run without what domains have in common, where its own rows do best, and targets with outliers.
-    y[-1] = np.einsum("dnp,dp->dn", U[-1], rng.standard_normal((domains, columns)) * (3.0 + np.arange(domains)[:, None]))
+    y[-1] = np.einsum(
+        "dnp,dp->dn", U[-1], rng.standard_normal((domains, columns)) * (3.0 + np.arange(domains)[:, None])
+    )
     return U, y + 0.3 * rng.standard_t(2, y.shape)
 
 
