@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial, reduce
 from itertools import combinations_with_replacement
 from operator import add
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
@@ -52,8 +52,10 @@ from mixtune.options._martingale import TOP_ASSETS, fit_moves, in_order, increme
 from mixtune.options._paths import PathData, simulate, simulate_runs
 from mixtune.options._settings import METHOD, PriceSettings
 from mixtune.regret import RegretProblem, Schedule, solve
-from mixtune.selection import RunFits, choose_runs, joint_runs, ridge_runs
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
+
+if TYPE_CHECKING:
+    from mixtune.selection import RunFits
 
 # Paths, state maps, continuation models, backward induction.
 __all__ = ["PathData", "simulate", "simulate_runs"]
@@ -511,8 +513,8 @@ class RunStage(Stage):
     ) -> Array | None:
         """Coefficients (runs, p) of a linear fit to some datasets, the focal one first, on a device.
 
-        ``learn`` takes rows (runs, m, p - 1) without the constant and their values, to what :func:`choose_runs`
-        returns. None where this is not possible: run by run then.
+        ``learn`` takes rows (runs, m, p - 1) without the constant and their values, to what
+        :func:`mixtune.selection.choose_runs` returns. None where this is not possible: run by run then.
         """
         if not is_torch_array(self.features[0]) or self.constant is None:
             return None
@@ -683,6 +685,8 @@ class TunedLocal(ContinuationModel):
         U, y = stage.features[self.dataset], stage.values[self.dataset][..., model]
         if not is_torch_array(U) or U.shape[1] > min(self.choice_rows, U.shape[2]):
             return super().fit_runs(stage, model)
+        from mixtune.selection import ridge_runs
+
         xp, ridges = namespace(U), np.asarray(self.ridges)
         # Relative to the mean eigenvalue of runs of at most as many rows as features.
         shifts = match(ridges, U) * xp.mean(xp.sum(U**2, axis=2), axis=1)[:, None]
@@ -761,6 +765,7 @@ class TunedTransfer(ContinuationModel):
 
     def fit_runs(self, stage: RunStage, model: int) -> Array:
         from mixtune.estimators import WIDEST
+        from mixtune.selection import choose_runs
 
         (runs, rows, columns), count = stage.features[0].shape, len(stage.features)
 
@@ -805,6 +810,7 @@ class TunedJoint(ContinuationModel):
 
     def fit_runs(self, stage: RunStage, model: int) -> Array:
         from mixtune.estimators import RIDGES
+        from mixtune.selection import joint_runs
 
         self._check(stage)
         learn = partial(joint_runs, ridges=np.array(RIDGES), focal=stage.features[stage.focal].shape[1])

@@ -222,8 +222,7 @@ class _Path:
     def of(cls, kernel: Array, shifts: Array, right: Array) -> _Path:
         """For kernels (..., n, n) and what they are to explain (..., n)."""
         xp = namespace(kernel)
-        unit = xp.eye(kernel.shape[-1], dtype=kernel.dtype, device=kernel.device)
-        inverse = triangular_solve(xp.linalg.cholesky(_plus(kernel[..., None, :, :], shifts)), unit)
+        inverse = triangular_solve(xp.linalg.cholesky(_plus(kernel[..., None, :, :], shifts)), _unit(kernel))
         duals = inverse.mT @ (inverse @ right[..., None, :, None])
         return cls(shifts, duals[..., 0], xp.sum(inverse**2, axis=-2))
 
@@ -241,9 +240,12 @@ class _Path:
 
 def _plus(matrix: Array, shift: Array) -> Array:
     """Matrices (..., k, k) with shifts (...) added on their diagonals."""
-    return matrix + shift[..., None, None] * namespace(matrix).eye(
-        matrix.shape[-1], dtype=matrix.dtype, device=matrix.device
-    )
+    return matrix + shift[..., None, None] * _unit(matrix)
+
+
+def _unit(like: Array) -> Array:
+    """The unit matrix of the size of square matrices."""
+    return namespace(like).eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
 
 @dataclass(frozen=True, eq=False)
