@@ -265,41 +265,39 @@ def _simplex_weights(cross: Floats, prior: Floats, pull: float) -> Floats:
     """
     shape, size = prior.shape, prior.shape[-1]
     cross, prior = cross.reshape(-1, size, size), prior.reshape(-1, size)
+    found, left, ridge = np.empty_like(prior), np.arange(len(prior)), pull * np.eye(size)
 
-    def objective(share: Floats, here: Integers) -> Floats:
-        inside = np.sum(share * _times(cross[here], share), axis=1)
-        return inside + pull * np.sum(share * np.log(share / prior[here]), axis=1)
+    def objective(share: Floats) -> Floats:
+        return (share * (_times(cross, share) + pull * np.log(share / prior))).sum(axis=1)
 
-    share, identity, left = prior / prior.sum(axis=1, keepdims=True), np.eye(size), np.arange(len(prior))
-    now = objective(share, left)
+    share = prior / prior.sum(axis=1, keepdims=True)
+    now = objective(share)
     for _ in range(MOST_STEPS):
-        at, matrix = share[left], cross[left]
-        slope = 2 * _times(matrix, at) + pull * np.log(at / prior[left])
+        slope = 2 * _times(cross, share) + pull * np.log(share / prior)
         # With H = 2 cross diag(share) + pull I, the step is H^{-1} (c - slope), c such that the sum of shares stays.
         sides = np.stack([slope, np.ones_like(slope)], axis=2)
-        found = np.linalg.solve(2 * matrix * at[:, None] + pull * identity, sides)
-        solved, ones = found[..., 0], found[..., 1]
-        kept = np.sum(at * solved, axis=1, keepdims=True) / np.sum(at * ones, axis=1, keepdims=True)
-        step = ones * kept - solved
-        gain = -np.sum(at * slope * step, axis=1)
+        solved, ones = np.moveaxis(np.linalg.solve(2 * cross * share[:, None] + ridge, sides), 2, 0)
+        step = ones * ((share * solved).sum(axis=1) / (share * ones).sum(axis=1))[:, None] - solved
+        gain = -(share * slope * step).sum(axis=1)
         # A share that all but vanishes may have a step of any length, which must not shorten those of the others.
         step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        moved = _moved(share, step)
         # Soon rounding hides what the objective gains, but this last step still doubles the correct digits.
-        last = gain <= 1e3 * EPSILON * (np.abs(now[left]) + pull)
-        share[left[last]] = _moved(at[last], step[last])
-        left, at, step = left[~last], at[~last], step[~last]
-        moved = _moved(at, step)
-        then = objective(moved, left)
-        while np.any(short := (then >= now[left]) & (np.max(np.abs(step), axis=1, initial=0.0) > SHORTEST_STEP)):
-            step[short] /= 2
-            moved[short] = _moved(at[short], step[short])
-            then[short] = objective(moved[short], left[short])
-        better = then < now[left]
-        left, moved = left[better], moved[better]
-        share[left], now[left] = moved, then[better]
-        if not len(left):
-            break
-    return share.reshape(shape)
+        last = gain <= 1e3 * EPSILON * (np.abs(now) + pull)
+        then = objective(moved)
+        while np.any(short := ~last & (then >= now) & (np.abs(step).max(axis=1) > SHORTEST_STEP)):
+            step = np.where(short[:, None], step / 2, step)
+            moved = _moved(share, step)
+            then = objective(moved)
+        worse = ~last & (then >= now)
+        share, now = np.where(worse[:, None], share, moved) if worse.any() else moved, then
+        if np.any(done := last | worse):
+            found[left[done]] = share[done]
+            left, cross, prior, share, now = (part[~done] for part in (left, cross, prior, share, now))
+            if not len(left):
+                break
+    found[left] = share
+    return found.reshape(shape)
 
 
 def _times(matrices: Floats, vectors: Floats) -> Floats:
@@ -373,8 +371,7 @@ def robust_limit(left_out: Array, weight: Floats, negligible: Any = 0.0) -> Arra
         middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
     limit = 3.0 * 1.4826 * xp.min(middle, axis=-1)
     # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
-    typical = (limit > match(negligible, limit) ** 0.5) & (limit > 1e-150)
-    return xp.where(typical, limit, xp.full_like(limit, xp.inf))
+    return xp.where(limit > match(negligible, left_out) ** 0.5 + 1e-150, limit, np.inf)
 
 
 def relative_errors(errors: Floats) -> Floats | None:
