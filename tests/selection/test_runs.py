@@ -147,3 +147,10 @@ def test_weights_of_several_problems_are_those_of_each():
     found = _model_averaging._simplex_weights(crosses, priors, 0.01)
     for share, cross, prior in zip(found, crosses, priors):
         np.testing.assert_allclose(share, _model_averaging._simplex_weights(cross, prior, 0.01), rtol=1e-9, atol=1e-15)
+
+
+def test_weights_of_problems_that_have_not_settled(monkeypatch):
+    monkeypatch.setattr(_model_averaging, "MOST_STEPS", 1)
+    found = _model_averaging._simplex_weights(np.diag([1.0, 2.0, 9.0]), np.array([0.1, 0.1, 0.8]), 0.1)
+    assert found.sum() == pytest.approx(1.0)
+    assert found[2] < 0.5 < found[0]
