@@ -182,6 +182,19 @@ def test_several_runs_at_once_give_the_prices_of_each(device, tuned):
             assert found.rows[method]["price"] == pytest.approx(row["price"], rel=1e-9), method
 
 
+def test_tuned_coefficients_of_several_runs_at_full_size():
+    """One date of Table 1, with its nearly collinear features: 100 paths and 300 units."""
+    pytest.importorskip("torch")
+    settings, seeds = dataclasses.replace(TABLE1.settings, more_paths=(), dates=2, evaluation_paths=10), [5, 6]
+    together = module._layers(settings, seeds, standardise=True)
+    found = module._tuned_policy(settings, module.draw_runs(settings, seeds, "cpu"), together).coefs[1]
+    for run, seed in enumerate(seeds):
+        own = module.layer(settings, seed, standardise=True)
+        alone = module._tuned_policy(settings, draw_run(settings, seed), own).coefs[1]
+        scale = np.max(np.abs(alone), axis=0)
+        np.testing.assert_allclose(found[run].numpy() / scale, alone / scale, rtol=0, atol=1e-8)
+
+
 def test_a_study_on_a_device_is_kept_apart(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(_study, "RUNS_AT_ONCE", 2)
