@@ -239,6 +239,12 @@ def slices(count: int, step: int) -> list[slice]:
     return [slice(begin, min(begin + step, count)) for begin in range(0, count, step)]
 
 
+def partitioned(values: Array, places: Sequence[int]) -> Array:
+    """Values along the last axis, of which those at ``places`` are where sorting would put them."""
+    # NumPy takes half the time of sorting; devices have no such function.
+    return np.partition(values, places, axis=-1) if is_numpy(values) else namespace(values).sort(values, axis=-1)
+
+
 def row_gram(rows: Array) -> Array:
     """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads."""
     with one_thread_for(rows.shape[0] ** 2 * rows.shape[1]):
@@ -338,24 +344,23 @@ def cholesky_solve(factor: Array, rhs: Array) -> Array:
         import torch
 
         return torch.cholesky_solve(rhs, factor)
-    import cupyx.scipy.linalg
-
-    return cupyx.scipy.linalg.solve_triangular(factor, _half_solve(factor, rhs), lower=True, trans="T")
+    return triangular_solve(factor, triangular_solve(factor, rhs), transposed=True)
 
 
-def _half_solve(factor: Array, rhs: Array) -> Array:
-    """``L^{-1} rhs`` in PyTorch or CuPy."""
+def triangular_solve(factor: Array, rhs: Array, *, transposed: bool = False) -> Array:
+    """``L^{-1} rhs``, or ``L'^{-1} rhs``, in PyTorch or CuPy; in PyTorch for stacks of matrices, too."""
     if array_api_compat.is_torch_array(factor):
-        return torch_module().linalg.solve_triangular(factor, rhs, upper=False)
+        solve = torch_module().linalg.solve_triangular
+        return solve(factor.mT, rhs, upper=True) if transposed else solve(factor, rhs, upper=False)
     import cupyx.scipy.linalg
 
-    return cupyx.scipy.linalg.solve_triangular(factor, rhs, lower=True)
+    return cupyx.scipy.linalg.solve_triangular(factor, rhs, lower=True, trans="T" if transposed else "N")
 
 
 def half_squares(factor: Array, rows: Array) -> np.ndarray[Any, Any]:
     """``v' (L L')^{-1} v`` of each row v, in half the time of a solve; NumPy's ``rows`` (n, p) are overwritten."""
     if not is_numpy(factor):
-        return to_numpy((_half_solve(factor, rows.T) ** 2).sum(axis=0))
+        return to_numpy((triangular_solve(factor, rows.T) ** 2).sum(axis=0))
     lower = factor.flags.f_contiguous
     half = scipy.linalg.blas.dtrsm(
         1.0, factor if lower else factor.T, rows.T, lower=int(lower), trans_a=int(not lower), overwrite_b=1

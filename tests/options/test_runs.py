@@ -14,7 +14,9 @@ from mixtune.options.training import (
     RunStates,
     Stage,
     Transfer,
+    TunedJoint,
     TunedLocal,
+    TunedTransfer,
     simulate_runs,
     train,
 )
@@ -32,7 +34,12 @@ MODELS = [
     Transfer(PredictiveWeights(0.0), 2.0, 2.0, 1.0, 3, "RO (focal alone)"),
     Transfer(EqualWeights(), 2.0, 2.0, 1.0, 1, "RO (equal)"),  # one run after the other
     TunedLocal(0, "tuned"),
+    TunedJoint((0, 1, 2), "JO (tuned)"),  # fewer rows than features
+    TunedJoint((3, 0), "JSO (tuned)"),  # more
+    TunedTransfer(),  # one run after the other: datasets have different numbers of rows
 ]
+#: Those that stop focal paths by fits without them.
+TUNED = [TunedJoint((0,), "LO (tuned)"), TunedJoint((0, 2), "JSO (tuned)"), TunedTransfer()]
 
 
 @pytest.fixture(params=[None, "cpu"], ids=["numpy", "torch"])
@@ -50,33 +57,38 @@ def market(dataset):
     return Heston(**MARKET, v_vol=0.1 + 0.1 * dataset, scheme="paper")
 
 
-def layer(seed):
-    return RandomState(width=40, standardise=False, seed=seed)
+def layer(seed, *, standardise=False):
+    return RandomState(width=40, standardise=standardise, seed=seed)
 
 
 SIZES = (10, 12, 14, 60)
 
 
-@pytest.fixture
-def together(device):
+def draw_together(device, sizes=SIZES, *, standardise=False):
     data = [
         simulate_runs(market(i), MaxCall(100), GRID, paths=n, rngs=[rng(s, i) for s in SEEDS], device=device)
-        for i, n in enumerate(SIZES)
+        for i, n in enumerate(sizes)
     ]
-    return data, RunStates(tuple(layer(seed) for seed in SEEDS)).fitted(data)
+    return data, RunStates(tuple(layer(seed, standardise=standardise) for seed in SEEDS)).fitted(data)
 
 
-def alone(seed):
+@pytest.fixture
+def together(device):
+    return draw_together(device)
+
+
+def alone(seed, sizes=SIZES, *, standardise=False):
     data = [
-        simulate(market(i), MaxCall(100), GRID, paths=n, rng=rng(seed, i), hidden=False) for i, n in enumerate(SIZES)
+        simulate(market(i), MaxCall(100), GRID, paths=n, rng=rng(seed, i), hidden=False) for i, n in enumerate(sizes)
     ]
-    return data, layer(seed).fitted(data)
+    return data, layer(seed, standardise=standardise).fitted(data)
 
 
-def test_paths_and_features(together):
-    data, state = together
+@pytest.mark.parametrize("standardise", [False, True])
+def test_paths_and_features(device, standardise):
+    data, state = draw_together(device, standardise=standardise)
     for run, seed in enumerate(SEEDS):
-        mine, own = alone(seed)
+        mine, own = alone(seed, standardise=standardise)
         for stacked, single in zip(data, mine):
             assert (stacked.runs, single.runs, len(stacked)) == (len(SEEDS), None, len(single))
             np.testing.assert_allclose(stacked.fetched().prices[run], single.prices, rtol=1e-12)
@@ -101,6 +113,68 @@ def test_policies_and_cash_flows(together):
         np.testing.assert_array_equal(np.asarray(dates[run]), expected[1])
 
 
+@pytest.mark.parametrize("run_by_run", [False, True])
+def test_focal_paths_are_stopped_by_fits_without_them(device, run_by_run, monkeypatch):
+    sizes = (16,) * 6
+    if run_by_run:
+        monkeypatch.setattr(RunStage, "fit_side_by_side", lambda *args: None)
+    elif device is not None:  # all is done on the device
+        monkeypatch.setattr(RunStage, "single_runs", property(lambda stage: pytest.fail("runs were fitted one by one")))
+    data, state = draw_together(device, sizes, standardise=True)
+    policy = train(data, TUNED, state=state, in_the_money=False)
+    for run, seed in enumerate(SEEDS):
+        mine, own = alone(seed, sizes, standardise=True)
+        single = train(mine, TUNED, state=own, in_the_money=False)
+        for date in range(1, GRID.n_dates):
+            found = np.asarray(policy.coefs[date][run])
+            scale = np.max(np.abs(single.coefs[date]), axis=0)
+            np.testing.assert_allclose(found / scale, single.coefs[date] / scale, rtol=0, atol=1e-8)
+
+
+def stage_of(*columns, constant=3.0, width=50):
+    """A stage of two runs and four datasets, with a constant at these places of its features, one in each run."""
+    rng = np.random.default_rng(0)
+    U, y = rng.standard_normal((4, 2, 8, width)), rng.standard_normal((4, 2, 8, 1))
+    for run, place in enumerate(columns):
+        U[:, run, :, place] = constant
+    torch = pytest.importorskip("torch")
+    return RunStage(list(map(torch.from_numpy, U)), list(map(torch.from_numpy, y)), focal=1)
+
+
+@pytest.mark.parametrize("model", [TunedTransfer(), TunedJoint((3, 1), "JSO")])
+@pytest.mark.parametrize("places", [(7, 7), (0, 3), ()])
+def test_any_feature_may_be_the_constant(model, places):
+    """Where it is another one in each run, or there is none, runs are fitted one by one."""
+    stage = stage_of(*places)
+    assert stage.constant == (7 if places == (7, 7) else None)
+    found = model.fit_runs(stage, 0).numpy()
+    for run, single in enumerate(stage.single_runs):
+        expected = model.fit(single, 0)
+        np.testing.assert_allclose(found[run], expected, rtol=0, atol=1e-9 * np.max(np.abs(expected)))
+        np.testing.assert_allclose(stage.left_out[0][run], single.left_out[0], rtol=1e-8)
+
+
+def test_very_many_features_are_left_to_the_estimator():
+    """It works in their principal directions."""
+    stage = stage_of(7, 7, width=514)
+    found = TunedTransfer().fit_runs(stage, 0).numpy()
+    for run, single in enumerate(stage.single_runs):
+        np.testing.assert_allclose(found[run], TunedTransfer().fit(single, 0), rtol=1e-9)
+
+
+def test_a_feature_of_zeros_is_no_constant():
+    assert stage_of(2, 2, constant=0.0).constant is None
+
+
+def test_runs_without_a_factor_are_fitted_one_by_one():
+    torch = pytest.importorskip("torch")
+
+    def learn(U, y):
+        raise torch.linalg.LinAlgError("not positive definite")
+
+    assert stage_of(7, 7).fit_side_by_side(0, range(4), learn) is None
+
+
 def test_unsafe_transfer_is_left_to_the_general_solver(device):
     """Without any penalty the system may be singular: run by run then, with the same answer as one alone."""
     rng = np.random.default_rng(0)
@@ -123,8 +197,8 @@ def test_what_runs_at_once_cannot_do(together):
         train(data, [Local(9, 1.0, "LO")], state=state, in_the_money=False)
     with pytest.raises(ParameterError, match=r"ridge 1e-18 is below the rounding error .* larger one"):
         train(data, [Local(0, 1e-18, "LO")], state=state, in_the_money=False)
-    with pytest.raises(ParameterError, match="raw inputs"):
-        RunStates((RandomState(width=3, seed=0),))
+    with pytest.raises(ParameterError, match="subset must list the focal dataset 0 and others below 4"):
+        train(data, [TunedJoint((1,), "JSO")], state=state, in_the_money=False)
 
 
 def test_processes_that_know_only_numpy_are_simulated_there(device):

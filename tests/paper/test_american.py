@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t as student
 
 from mixtune.errors import ParameterError
-from mixtune.paper import Results, run_study
+from mixtune.paper import Results, _study, run_study
 from mixtune.paper import american as module
 from mixtune.paper.american import (
     BEYOND,
@@ -167,42 +167,48 @@ def test_paths_do_not_depend_on_the_methods():
     assert not np.array_equal(without.training[0].prices, without.evaluation.prices[:30])
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
-def test_several_runs_at_once_give_the_prices_of_each(device):
+@pytest.mark.parametrize(("device", "tuned"), [(None, True), ("cpu", True), ("cpu", False)])
+def test_several_runs_at_once_give_the_prices_of_each(device, tuned):
     """The way of ``--device cuda``, in NumPy and in PyTorch on the CPU."""
     if device is not None:
         pytest.importorskip("torch")
     settings = small(TABLE1, more_paths=(40, 60)).settings
-    seeds = [3, 4, 9]
-    for seed, found in zip(seeds, run_together(settings, seeds, device), strict=True):
-        alone = run_table(dataclasses.replace(settings, temperatures=()), seed).rows
+    seeds, run = [3, 4, 9], run_beyond if tuned else run_table
+    for seed, found in zip(seeds, run_together(settings, seeds, device, tuned=tuned), strict=True):
+        alone = run(dataclasses.replace(settings, temperatures=()), seed).rows
         assert list(found.rows) == list(alone)
         assert set(TABLE_1) - {"LO-1 (700 paths)", "LO-1 (50000 paths)"} <= set(found.rows)
         for method, row in alone.items():
             assert found.rows[method]["price"] == pytest.approx(row["price"], rel=1e-9), method
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_study_on_a_device_is_kept_apart(tmp_path, jobs):
-    """Methods beyond the paper run beside the device, in processes."""
+def test_tuned_coefficients_of_several_runs_at_full_size():
+    """One date of Table 1, with its nearly collinear features: 100 paths and 300 units."""
     pytest.importorskip("torch")
+    settings, seeds = dataclasses.replace(TABLE1.settings, more_paths=(), dates=2, evaluation_paths=10), [5, 6]
+    together = module._layers(settings, seeds, standardise=True)
+    found = module._tuned_policy(settings, module.draw_runs(settings, seeds, "cpu"), together).coefs[1]
+    for run, seed in enumerate(seeds):
+        own = module.layer(settings, seed, standardise=True)
+        alone = module._tuned_policy(settings, draw_run(settings, seed), own).coefs[1]
+        scale = np.max(np.abs(alone), axis=0)
+        np.testing.assert_allclose(found[run].numpy() / scale, alone / scale, rtol=0, atol=1e-8)
+
+
+def test_a_study_on_a_device_is_kept_apart(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(_study, "RUNS_AT_ONCE", 2)
     experiment = small(TABLE1, more_paths=(), temperatures=())
     seen = []
     summary = run_study(
-        experiment, out=tmp_path / "device", runs=2, device="cpu", jobs=jobs, progress=lambda *pair: seen.append(pair)
+        experiment, out=tmp_path / "device", runs=3, device="cpu", progress=lambda *pair: seen.append(pair)
     )
-    assert seen == [(0, 2), (1, 2), (2, 2)]
-    alone = run_study(experiment, out=tmp_path / "numpy", runs=2)
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    alone = run_study(experiment, out=tmp_path / "numpy", runs=3)
     for found, line in zip(summary.as_json(), alone.as_json(), strict=True):
         assert found["method"] == line["method"]
         assert found["rp"] == pytest.approx(line["rp"], rel=1e-9)
     assert "minus the best of its rivals" in summary.notes()[-1]  # it compares methods beyond the paper
-    paper = run_study(dataclasses.replace(experiment, beside=None), out=tmp_path / "paper", runs=2, device="cpu")
-    assert [line["method"] for line in paper.as_json()] == [
-        line["method"] for line in summary.as_json() if line["block"] == PAPER
-    ]
-    with pytest.raises(ParameterError, match="beside is false there, true asked for"):
-        run_study(experiment, out=tmp_path / "paper", runs=2, device="cpu")
     with pytest.raises(ParameterError, match='device is "cpu" there, null asked for'):
         run_study(experiment, out=tmp_path / "device", runs=2)
     with pytest.raises(ParameterError, match="leave the executor out"):

@@ -23,11 +23,7 @@ from mixtune.paper import EXPERIMENTS, Check, Experiment, Summary, check_togethe
 CHOICES = (*EXPERIMENTS, "all")
 _RUNS_HELP = "Repetitions; by default as many as in the paper."
 _JOBS_HELP = "Processes, local or of a new local cluster. The results do not depend on it."
-ON_DEVICE = (
-    "The device prices all of the paper's rows, and LO-1 with its ridge tuned. At the same time, --jobs processes "
-    "price the methods beyond the paper. Wasserstein weights need the CPU: run without --device, with another folder "
-    "(--out)."
-)
+ON_DEVICE = "Wasserstein weights need the CPU: run without --device, with another folder (--out)."
 
 
 def reproduce(

@@ -7,6 +7,7 @@ from mixtune.estimators._base import rows_of_fit
 from mixtune.estimators._baselines import (
     BOOSTING,
     MEAN,
+    RIDGES,
     Compared,
     DomainColumnClassifier,
     DomainColumnRegressor,
@@ -37,6 +38,7 @@ from mixtune.estimators._effects import (
     row_contributions,
     user_columns,
 )
+from mixtune.estimators._fits import WIDEST
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
@@ -64,6 +66,7 @@ __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "colu
 __all__ += ["OWN_ROWS", "compare_every"]
 __all__ += ["Inputs", "Typical", "describe_rows", "row_contributions", "user_columns"]
 __all__ += ["BOOSTING", "MEAN", "DomainColumnClassifier", "FocalMean", "LeftOutRows", "Measures", "left_out_rows"]
+__all__ += ["RIDGES", "WIDEST"]
 
 _HOMES = {**LATER, "pooled_twin": "mixtune.estimators._federated", "StreamedSources": "mixtune.streaming"}
 

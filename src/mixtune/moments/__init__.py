@@ -13,11 +13,13 @@ from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
     RANK_TOLERANCE,
     Batch,
+    Directions,
     Paths,
     Regression,
     Sample,
     best_ridge,
     best_ridges,
+    generalised_error,
     half_solve,
     loo_ridge,
     lower_root,
@@ -35,6 +37,7 @@ from mixtune.moments._standardise import (
     augmented,
     check_target_size,
     common_center,
+    is_constant,
     moved,
     no_center,
     own_center,
@@ -44,13 +47,13 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "RUN_ENTRIES", "Batch", "Center", "Fit", "GramSystem", "LazyRows"]
-__all__ += ["LeaveOneOut", "Moments", "Origin", "Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample"]
-__all__ += ["Scaling", "SolveStats", "SolverOptions", "System", "about", "augmented", "best_ridge", "best_ridges"]
-__all__ += ["check_alike", "check_target_size", "chunks", "common_center", "half_solve", "leave_one_out"]
-__all__ += ["left_out_residuals", "local_heads", "loo_ridge", "lower_root", "moved", "no_center", "own_center"]
-__all__ += ["pooled_scale", "pooled_scaling", "posterior", "recentred", "ridge_heads", "roots_of", "rounding_of"]
-__all__ += ["spectrum_of", "turned", "weighted_system"]
+__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "RUN_ENTRIES", "Batch", "Center", "Directions", "Fit", "GramSystem"]
+__all__ += ["LazyRows", "LeaveOneOut", "Moments", "Origin", "Paths", "Posterior", "Regression", "RowSystem", "Rows"]
+__all__ += ["Sample", "Scaling", "SolveStats", "SolverOptions", "System", "about", "augmented", "best_ridge"]
+__all__ += ["best_ridges", "check_alike", "check_target_size", "chunks", "common_center", "generalised_error"]
+__all__ += ["half_solve", "is_constant", "leave_one_out", "left_out_residuals", "local_heads", "loo_ridge"]
+__all__ += ["lower_root", "moved", "no_center", "own_center", "pooled_scale", "pooled_scaling", "posterior"]
+__all__ += ["recentred", "ridge_heads", "roots_of", "rounding_of", "spectrum_of", "turned", "weighted_system"]
 
 if not TYPE_CHECKING:
     __getattr__ = moved_names(__name__, "stream_moments")

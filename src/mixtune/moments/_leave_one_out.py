@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixtune._array import Array, Floats, half_squares, is_numpy, match, slices, to_numpy
+from mixtune._array import Array, Floats, half_squares, is_numpy, match, namespace, slices, to_numpy
 from mixtune.moments._rows import Rows
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
@@ -102,14 +102,14 @@ class LeaveOneOut:
         return np.average(self.residuals**2 / self.spreads[:, None], axis=0, weights=self.sample_weight)
 
 
-def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
+def left_out_residuals(residuals: Array, leverages: Array) -> Array:
     """Residuals of rows left out, ``e / (1 - h)``; infinite where a row alone decides its own prediction.
 
     This is the one rule for rows of leverage 1: leaving them out says nothing.
     """
     rest = 1.0 - leverages
     with np.errstate(all="ignore"):
-        return np.where(rest > SATURATED, residuals / rest, np.inf)
+        return namespace(rest).where(rest > SATURATED, residuals / rest, np.inf)
 
 
 def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut:

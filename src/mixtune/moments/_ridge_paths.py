@@ -68,6 +68,15 @@ class Paths(NamedTuple):
 Spectrum = tuple[Floats, Floats]
 
 
+class Directions(NamedTuple):
+    """Eigenvalues (r,) of U'U, and ``gains``, ``basis`` (p, r) and ``pulls`` with U'y = B q and U'U = B diag(g) B'."""
+
+    values: Floats
+    gains: Floats
+    basis: Floats
+    pulls: Floats
+
+
 @dataclass(eq=False, repr=False)
 class Regression:
     """The least-squares problem of one dataset with a single output: sums over all rows, and the rows to leave out.
@@ -186,6 +195,19 @@ class Regression:
         return self._shared("columns", self._make_spectrum)
 
     @cached_property
+    def directions(self) -> Directions:
+        """Those of U'U; of a wide problem through the spectrum of its rows, none of which need be told from rounding.
+
+        Where noise is small, directions far weaker than the strongest one count.
+        """
+        if self.wide:
+            values, left = self._row_spectrum
+            _, basis = self._shared("basis", lambda: (values, self.design.T @ left))
+            return Directions(values, np.ones_like(values), basis, left.T @ self.targets)
+        values, vectors = self.spectrum
+        return Directions(values, values, vectors, vectors.T @ self.cross)
+
+    @cached_property
     def _row_spectrum(self) -> Spectrum:
         """The spectrum of the kernel U U' of a wide problem."""
         return self._shared("rows", lambda: spectrum_of(np.array(self.kernel)))
@@ -253,21 +275,22 @@ class Regression:
         The parts are the sums of squared residuals, and the degrees of freedom that are left. Where none are left
         there is nothing to validate on, and the error is infinite.
         """
-        values, vectors = self.spectrum
-        filters = 1.0 / (values + np.asarray(ridges)[:, None])
-        pulls = (vectors.T @ self.cross) ** 2
-        # Along clear directions, what a ridge leaves of an exact fit loses no digits. Eigenvalues of the others are
-        # partly rounding, and are not divided by.
-        clear = values > CLEAR_DIRECTION * np.max(values, initial=0.0)
-        exact = pulls[clear] / values[clear]
-        left = 1.0 - filters[:, clear] * values[clear]
-        vague = (filters * (2.0 - filters * values))[:, ~clear] @ pulls[~clear]
-        squares = np.maximum(max(self.square - float(exact.sum()), 0.0) + left**2 @ exact - vague, 0.0)
+        values, _, _, pulls = self.directions
+        shifts = np.asarray(ridges)[:, None]
+        filters = 1.0 / (values + shifts)
+        if self.wide:
+            squares = (shifts * filters) ** 2 @ pulls**2
+        else:
+            # Along clear directions, what a ridge leaves of an exact fit loses no digits. Eigenvalues of the others are
+            # partly rounding, and are not divided by.
+            clear = values > CLEAR_DIRECTION * np.max(values, initial=0.0)
+            exact = pulls[clear] ** 2 / values[clear]
+            left = 1.0 - filters[:, clear] * values[clear]
+            vague = (filters * (2.0 - filters * values))[:, ~clear] @ pulls[~clear] ** 2
+            squares = np.maximum(max(self.square - float(exact.sum()), 0.0) + left**2 @ exact - vague, 0.0)
         count = self.total if self.count is None else self.count
         freedom = count - np.sum(filters * values, axis=1) - (self.center is not None)
-        with np.errstate(all="ignore"):
-            errors = np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
-        return errors, squares, freedom
+        return generalised_error(squares, freedom, count), squares, freedom
 
     def prior_paths(self, means: Floats, roots: Floats, noise: Floats | float, scales: Floats) -> tuple[Floats, Floats]:
         """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
@@ -637,6 +660,12 @@ def _with_constant(sample: Sample) -> Rows:
     """The rows with a constant 1 as the last feature."""
     rows = sample.known
     return Rows(np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, rows.sample_weight)
+
+
+def generalised_error(squares: Floats, freedom: Floats, count: float) -> Floats:
+    """Generalised cross-validation from sums of squared residuals and the degrees of freedom left of ``count`` rows."""
+    with np.errstate(all="ignore"):
+        return np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
 
 
 def spectrum_of(matrix: Floats) -> Spectrum:

@@ -129,9 +129,13 @@ def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[F
         return weight @ off
 
     spread = np.sqrt(sum(_over_runs(squares, parts, weights)) / total)
-    # Rounding of the mean alone leaves a spread of this order in a constant column.
-    constant = spread <= 10 * EPSILON * np.sqrt(sum(map(len, parts))) * np.abs(mean)
+    constant = is_constant(mean, spread, sum(map(len, parts)))
     return mean * size, np.where(constant, 1.0, spread * size)
+
+
+def is_constant(mean: Array, spread: Array, count: int) -> Array:
+    """Whether columns of ``count`` rows do not vary: rounding of the mean alone leaves a spread of this order."""
+    return spread <= 10 * EPSILON * math.sqrt(count) * abs(mean)
 
 
 def _over_runs(

@@ -20,29 +20,42 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import combinations_with_replacement
 from operator import add
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune._array import Array, Floats, all_finite, cholesky_solve, is_numpy, match, namespace, to_numpy
+from mixtune._array import (
+    Array,
+    Floats,
+    all_finite,
+    cholesky_solve,
+    is_numpy,
+    match,
+    namespace,
+    to_numpy,
+    torch_module,
+)
 from mixtune._checks import check_nonnegative, check_positive, check_whole
 from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
-from mixtune.moments import Moments, best_ridge, loo_ridge, rounding_of
+from mixtune.moments import Moments, best_ridges, loo_ridge, rounding_of
 from mixtune.options._european import BaseValue
 from mixtune.options._martingale import TOP_ASSETS, fit_moves, in_order, increments, moves, relative_gains
 from mixtune.options._paths import PathData, simulate, simulate_runs
 from mixtune.options._settings import METHOD, PriceSettings
 from mixtune.regret import RegretProblem, Schedule, solve
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
+
+if TYPE_CHECKING:
+    from mixtune.selection import RunFits
 
 # Paths, state maps, continuation models, backward induction.
 __all__ = ["PathData", "simulate", "simulate_runs"]
@@ -169,7 +182,7 @@ def rank_assets(X: Array, *, assets: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class DateScaling:
-    """Mean and spread of the inputs at each date, (dates + 1, k)."""
+    """Mean and spread of the inputs at each date, (dates + 1, k); of several runs, (runs, dates + 1, k)."""
 
     mean: Floats
     spread: Floats
@@ -179,14 +192,15 @@ class DateScaling:
         inputs = [_inputs(d, slice(None)) for d in data]
         if ranked:
             inputs = [rank_assets(X, assets=data[0].n_assets) for X in inputs]
-        pooled = np.concatenate(list(map(to_numpy, inputs)))
-        spread = pooled.std(axis=0)
+        pooled = np.concatenate(list(map(to_numpy, inputs)), axis=-3)
+        spread = pooled.std(axis=-3)
         # Nothing is learned from a column that varies by rounding only, such as the price today: it counts as zero on
         # other paths, too, as those of the Greeks, which start elsewhere.
-        return cls(pooled.mean(axis=0), np.where(spread > 1e-12 * np.abs(pooled).max(axis=0), spread, np.inf))
+        return cls(pooled.mean(axis=-3), np.where(spread > 1e-12 * np.abs(pooled).max(axis=-3), spread, np.inf))
 
     def apply(self, X: Array, date: int) -> Array:
-        return (X - match(self.mean[date], X)) / match(self.spread[date], X)
+        mean, spread = (match(part[..., date, :], X)[..., None, :] for part in (self.mean, self.spread))
+        return (X - mean) / spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,17 +393,16 @@ class RunStates(StateMap):
 
     states: tuple[RandomState, ...]
 
-    def __post_init__(self) -> None:
-        if any(state.standardise for state in self.states):
-            raise ParameterError("several runs at once need random layers on raw inputs (standardise=False)")
-
     def fitted(self, data: Sequence[PathData]) -> RunStates:
-        """The map with its layers drawn."""
-        return RunStates(tuple(state.fitted(data) for state in self.states))
+        """The map with its layers drawn, and the scaling of every run."""
+        first = self.states[0].fitted(data)
+        assert first.layer is not None
+        seeds = [state.seed for state in self.states]
+        return RunStates(tuple(replace(first, seed=seed, layer=replace(first.layer, seed=seed)) for seed in seeds))
 
     def features(self, data: PathData, date: int) -> Array:
         """Features (runs, paths, p) at ``date``."""
-        X = _inputs(data, date)
+        X = self.states[0]._scaled(_inputs(data, date), date)
         layers = [state.layer for state in self.states if state.layer is not None]
         assert len(layers) == len(self.states), "fit the state map first"
         xp, first = namespace(X), layers[0]
@@ -434,7 +447,7 @@ class Stage:
         self.features, self.values, self.focal = list(features), list(values), focal
         self._pooled: dict[tuple[float, tuple[int, ...]], Array] = {}
         #: By model, the prediction (n,) of each focal row by a fit without it; models that have them put them here.
-        self.left_out: dict[int, Floats] = {}
+        self.left_out: dict[int, Array] = {}
 
     def without_own(self, waiting: Array, kept: Any) -> Array:
         """Predictions (paths, models) of the focal paths, those ``kept`` by fits without them where models have these.
@@ -443,8 +456,8 @@ class Stage:
         high, the more so the fewer the paths.
         """
         for model, own in self.left_out.items():
-            left_out, fitted = match(own, waiting), waiting[kept, model]
-            waiting[kept, model] = namespace(waiting).where(abs(left_out) < np.inf, left_out, fitted)
+            left_out, fitted = match(own, waiting), waiting[..., kept, model]
+            waiting[..., kept, model] = namespace(waiting).where(abs(left_out) < np.inf, left_out, fitted)
         return waiting
 
     @cached_property
@@ -485,6 +498,40 @@ class RunStage(Stage):
         features, values = ([to_numpy(array) for array in arrays] for arrays in (self.features, self.values))
         runs = range(len(features[0]))
         return [Stage([U[run] for U in features], [Y[run] for Y in values], self.focal) for run in runs]
+
+    @cached_property
+    def constant(self) -> int | None:
+        """The place of the first feature that is the same, and not zero, in all rows of a run; None if runs differ."""
+        xp, first = namespace(*self.features), self.features[0][:, :1]
+        same = [xp.all(first == U, axis=1) for U in self.features]
+        found = to_numpy(xp.all(xp.stack([*same, first[:, 0] != 0]), axis=0))
+        places = set(np.argmax(found, axis=1).tolist())
+        return places.pop() if found.any(axis=1).all() and len(places) == 1 else None
+
+    def fit_side_by_side(
+        self, model: int, datasets: Sequence[int], learn: Callable[[Array, Array], RunFits | None]
+    ) -> Array | None:
+        """Coefficients (runs, p) of a linear fit to some datasets, the focal one first, on a device.
+
+        ``learn`` takes rows (runs, m, p - 1) without the constant and their values, to what
+        :func:`mixtune.selection.choose_runs` returns. None where this is not possible: run by run then.
+        """
+        if not is_torch_array(self.features[0]) or self.constant is None:
+            return None
+        xp, order = namespace(*self.features), [self.focal, *(i for i in datasets if i != self.focal)]
+        U, y = (xp.concat([arrays[i] for i in order], axis=1) for arrays in (self.features, self.values))
+        varying = [place for place in range(U.shape[-1]) if place != self.constant]
+        try:
+            found = learn(U[..., varying], y[..., model])
+        except torch_module().linalg.LinAlgError:
+            return None
+        if found is None:
+            return None
+        coef = xp.zeros_like(U[:, 0])
+        coef[:, varying] = found[0][:, :-1]
+        coef[:, self.constant] = found[0][:, -1] / U[:, 0, self.constant]
+        self.left_out[model] = found[1]
+        return coef
 
     @cached_property
     def grams(self) -> list[Array]:
@@ -564,6 +611,9 @@ class ContinuationModel(ABC):
         """
         with ThreadPoolExecutor() as threads:
             found = list(threads.map(lambda single: self.fit(single, model), stage.single_runs))
+        left_out = [single.left_out[model] for single in stage.single_runs if model in single.left_out]
+        if left_out:
+            stage.left_out[model] = np.stack(left_out)
         return match(np.stack(found), stage.features[0])
 
 
@@ -635,20 +685,13 @@ class TunedLocal(ContinuationModel):
         U, y = stage.features[self.dataset], stage.values[self.dataset][..., model]
         if not is_torch_array(U) or U.shape[1] > min(self.choice_rows, U.shape[2]):
             return super().fit_runs(stage, model)
-        return _best_heads(U, y, np.asarray(self.ridges))
+        from mixtune.selection import ridge_runs
 
-
-def _best_heads(U: Array, y: Array, ridges: Floats) -> Array:
-    """Coefficients (runs, p) of :func:`loo_ridge` for several runs of fewer rows than features, by their kernels."""
-    xp = namespace(U)
-    shifts = match(ridges, U) * xp.mean(xp.sum(U**2, axis=2), axis=1)[:, None]
-    unit = xp.eye(U.shape[1], dtype=U.dtype, device=U.device)
-    inverse = xp.linalg.inv((U @ U.mT)[:, None] + shifts[..., None, None] * unit)
-    duals = (inverse @ y[:, None, :, None])[..., 0]
-    # The residual of a left-out row is its dual coefficient over the diagonal entry of the inverse.
-    errors = to_numpy(xp.mean((duals / xp.linalg.diagonal(inverse)) ** 2, axis=-1))
-    best = [best_ridge(ridges, each) for each in errors]
-    return (duals[list(range(len(best))), best][:, None, :] @ U)[:, 0]
+        xp, ridges = namespace(U), np.asarray(self.ridges)
+        # Relative to the mean eigenvalue of runs of at most as many rows as features.
+        shifts = match(ridges, U) * xp.mean(xp.sum(U**2, axis=2), axis=1)[:, None]
+        heads, left_out = ridge_runs(U, y, shifts, focal=U.shape[1])
+        return heads[np.arange(len(U)), best_ridges(ridges, to_numpy(xp.mean(left_out**2, axis=-1)))]
 
 
 @dataclass(frozen=True)
@@ -720,6 +763,19 @@ class TunedTransfer(ContinuationModel):
         tuned = RegretOptimalRegressorCV(None, clamp=False, target_scale="identity")
         return _fit_estimator(tuned, stage, model, range(len(stage.features)))
 
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        from mixtune.estimators import WIDEST
+        from mixtune.selection import choose_runs
+
+        (runs, rows, columns), count = stage.features[0].shape, len(stage.features)
+
+        def learn(U: Array, y: Array) -> RunFits | None:
+            return choose_runs(U.reshape(runs, count, rows, -1), y.reshape(runs, count, rows))
+
+        alike = all(U.shape[1] == rows for U in stage.features) and columns - 1 <= WIDEST
+        found = stage.fit_side_by_side(model, range(count), learn) if alike else None
+        return super().fit_runs(stage, model) if found is None else found
+
 
 @dataclass(frozen=True)
 class TunedJoint(ContinuationModel):
@@ -749,12 +805,24 @@ class TunedJoint(ContinuationModel):
     def fit(self, stage: Stage, model: int) -> Floats:
         from mixtune.estimators import JointRegressor
 
+        self._check(stage)
+        return _fit_estimator(JointRegressor(ridge="loo"), stage, model, self.subset)
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        from mixtune.estimators import RIDGES
+        from mixtune.selection import joint_runs
+
+        self._check(stage)
+        learn = partial(joint_runs, ridges=np.array(RIDGES), focal=stage.features[stage.focal].shape[1])
+        found = stage.fit_side_by_side(model, self.subset, learn)
+        return super().fit_runs(stage, model) if found is None else found
+
+    def _check(self, stage: Stage) -> None:
         count, focal = len(stage.features), stage.focal
         if focal not in self.subset or any(not 0 <= i < count for i in self.subset):
             raise ParameterError(
                 f"subset must list the focal dataset {focal} and others below {count}; got {self.subset}"
             )
-        return _fit_estimator(JointRegressor(ridge="loo"), stage, model, self.subset)
 
 
 def _fit_estimator(estimator: Any, stage: Stage, model: int, subset: Sequence[int]) -> Floats:

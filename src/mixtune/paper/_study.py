@@ -192,8 +192,6 @@ class Experiment(Generic[S]):
         Raised when a change of the code changes the numbers, so that old and new runs are not mixed.
     together : function (settings, seeds, device) -> list of Outcome, optional
         Several runs at once on a device, where an experiment can do that: the same numbers up to rounding.
-    beside : function (settings, seed) -> Outcome, optional
-        The part of a run that ``together`` leaves out, because a device is no faster; processes do it at the same time.
     """
 
     name: str
@@ -203,14 +201,11 @@ class Experiment(Generic[S]):
     runs: int
     revision: int = 1
     together: Together | None = None
-    beside: Callable[[S, int], Outcome] | None = None
 
     def configuration(self, seed: int, device: str | None = None) -> dict[str, Any]:
         """What the results depend on, as a JSON document; runs of a device differ in rounding and are kept apart."""
         found = {"revision": self.revision, "seed": seed, "settings": asdict(self.settings)}  # type: ignore[call-overload]
-        if device is None:
-            return found
-        return found | {"device": device.partition(":")[0], "beside": self.beside is not None}
+        return found if device is None else found | {"device": device.partition(":")[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,8 +301,8 @@ def run_study(
     runs : int, optional
         How many; by default as many as the paper made. Results with more runs than that are cut to them.
     jobs : int
-        Number of processes; with a device, for the work that the CPU does at the same time. Results do not depend on
-        it. More than one process needs a main module that can be imported (``if __name__ == "__main__":``).
+        Number of processes, of which a device uses none. Results do not depend on it. More than one process needs a
+        main module that can be imported (``if __name__ == "__main__":``).
     executor : function (run, settings, seeds) -> generator of (index, outcome, seconds), optional
         Who does the runs of ``seeds`` (run index to seed), in any order, such as a cluster; by default ``jobs``
         processes of this machine. The numbers do not depend on it.
@@ -326,7 +321,7 @@ def run_study(
     made_with, doing = MADE_WITH, executor or partial(execute, jobs=jobs)
     if device is not None:
         together = check_together(experiment, device)
-        doing = partial(execute_together, together, device, beside=experiment.beside, jobs=jobs)
+        doing = partial(execute_together, together, device)
         made_with = f"{MADE_WITH}, {describe_device(device)}"
         if executor is not None:
             raise ParameterError("a device does its runs by itself; leave the executor out")
@@ -362,35 +357,18 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
         yield index, *_timed(run, settings, seed)
 
 
-def execute_together(
-    together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int], *, beside: Run | None, jobs: int
-) -> Outcomes:
-    """Do the runs of ``seeds`` on a device, several at once; yields what :func:`execute` does.
-
-    ``beside`` does the rest of each run at the same time, in ``jobs`` processes.
-    """
+def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
+    """Do the runs of ``seeds`` on a device, several at once; yields what :func:`execute` does."""
     groups = [list(seeds)[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(seeds), RUNS_AT_ONCE)]
     # Two groups at a time: one draws random numbers on the host while the other computes on the device. All groups have
     # one limit of threads: separate limits would restore the value they found, which may be the limit of another group.
     with threadpool_limits(limits=1), ThreadPoolExecutor(2) as threads:
         begun = [threads.submit(_timed, together, settings, [seeds[run] for run in now], device) for now in groups]
-        places = {index: (future, k) for now, future in zip(groups, begun) for k, index in enumerate(now)}
-
-        def of_device(index: int) -> tuple[Outcome, float]:
-            future, k = places[index]
-            outcomes, seconds = future.result()
-            return outcomes[k], seconds / len(outcomes)
-
         try:
-            if beside is None:
-                for index in seeds:
-                    yield index, *of_device(index)
-                return
-            with closing(execute(beside, settings, seeds, jobs=jobs)) as others:
-                for index, rest, seconds in others:
-                    outcome, more = of_device(index)
-                    both = Outcome({**outcome.rows, **rest.rows}, {**outcome.curves, **rest.curves})
-                    yield index, both, seconds + more
+            for now, future in zip(groups, begun):
+                outcomes, seconds = future.result()
+                for index, outcome in zip(now, outcomes):
+                    yield index, outcome, seconds / len(outcomes)
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
 

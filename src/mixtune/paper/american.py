@@ -29,7 +29,7 @@ from mixtune.paper._study import Check, Experiment, Findings, Results, change, p
 from mixtune.weights import PredictiveWeights, WassersteinWeights
 
 __all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "layer", "run_beyond"]
-__all__ += ["OPEN_SETTINGS", "OpenSettings", "run_table", "run_together", "run_tuned"]
+__all__ += ["OPEN_SETTINGS", "OpenSettings", "run_table", "run_together"]
 
 OTHER_MARKETS = [(r, v_vol, v) for r in (0.05, 0.5) for v_vol in (0.15, 0.2, 0.25) for v in (0.005, 0.015)]
 
@@ -133,7 +133,7 @@ def draw_runs(settings: TableSettings, seeds: Sequence[int], device: str | None)
         rngs = [_stream(seed, name) for seed in seeds]
         return learn.simulate_runs(*market, paths=paths, rngs=rngs, name=name, device=device)
 
-    return _drawn(settings, draw, learn.RunStates(tuple(layer(settings, seed) for seed in seeds)))
+    return _drawn(settings, draw, _layers(settings, seeds))
 
 
 def _drawn(settings: TableSettings, draw: Callable[..., learn.PathData], state: learn.StateMap) -> RunData:
@@ -157,6 +157,11 @@ def layer(settings: TableSettings, seed: int, *, standardise: bool = False) -> l
     return learn.RandomState(width=settings.width, standardise=standardise, seed=int(sequence.generate_state(1)[0]))
 
 
+def _layers(settings: TableSettings, seeds: Sequence[int], *, standardise: bool = False) -> learn.RunStates:
+    """The random layers of several runs side by side."""
+    return learn.RunStates(tuple(layer(settings, seed, standardise=standardise) for seed in seeds))
+
+
 def run_table(settings: TableSettings, seed: int) -> Outcome:
     """One run: prices of all methods of the paper."""
     run = draw_run(settings, seed)
@@ -167,30 +172,29 @@ def run_beyond(settings: TableSettings, seed: int) -> Outcome:
     """One run of Table 1 and of the methods without hand-set numbers, on the same paths."""
     run = draw_run(settings, seed)
     prices = _prices(_paper_policy(settings, run, settings.models()), run)[0]
-    return Outcome(prices | _tuned_prices(settings, seed, run))
+    return Outcome(prices | _prices(_tuned_policy(settings, run, layer(settings, seed, standardise=True)), run)[0])
 
 
-def run_tuned(settings: TableSettings, seed: int) -> Outcome:
-    """The methods of :func:`run_beyond` without hand-set parameters."""
-    return Outcome(_tuned_prices(settings, seed, draw_run(replace(settings, more_paths=()), seed)))
-
-
-def _tuned_prices(settings: TableSettings, seed: int, run: RunData) -> dict[str, dict[str, float]]:
-    # The same layer, fed with standardised inputs.
-    state = layer(settings, seed, standardise=True).fitted(run.training)
-    return _prices(learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False), run)[0]
-
-
-def run_together(settings: TableSettings, seeds: Sequence[int], device: str | None) -> list[Outcome]:
-    """Several runs at once on a device: the methods whose work is linear algebra, as :func:`run_table` prices them.
+def run_together(
+    settings: TableSettings, seeds: Sequence[int], device: str | None, *, tuned: bool = True
+) -> list[Outcome]:
+    """Several runs at once on a device, priced as by :func:`run_beyond`, or by :func:`run_table` if not ``tuned``.
 
     Normals are drawn by NumPy from the streams of each run; all else is on the device. Methods with Wasserstein weights
-    need exact transport plans, which do not use a device, and are left out. Methods without hand-set parameters
-    (:func:`run_tuned`) run on the CPU at the same time: it is faster than a device at spectra of 100 x 100 matrices.
+    need exact transport plans, which do not use a device, and are left out.
     """
     run = draw_runs(settings, seeds, device)
     models = [m for m in settings.models() if not isinstance(getattr(m, "weights", None), WassersteinWeights)]
-    return [Outcome(rows) for rows in _prices(_paper_policy(settings, run, models), run)]
+    policies = [_paper_policy(settings, run, models)]
+    if tuned:
+        policies.append(_tuned_policy(settings, run, _layers(settings, seeds, standardise=True)))
+    found = zip(*(_prices(policy, run) for policy in policies))
+    return [Outcome({name: row for part in parts for name, row in part.items()}) for parts in found]
+
+
+def _tuned_policy(settings: TableSettings, run: RunData, state: learn.StateMap) -> learn.Policy:
+    """The methods without hand-set numbers: the same layer, fed with standardised inputs."""
+    return learn.train(run.training, settings.tuned_models(), state=state.fitted(run.training), in_the_money=False)
 
 
 def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.ContinuationModel]) -> learn.Policy:
@@ -361,8 +365,7 @@ def _lead(results: Results, beyond: list[str], base: float) -> str:
 
 
 TABLE1_SETTINGS = TableSettings(rough=False, sharing=(10.0, 100.0, 500.0), more_paths=(700, 50_000))
-ON_DEVICE: dict[str, Any] = {"together": run_together, "beside": run_tuned}
-TABLE1 = Experiment("table1", TABLE1_SETTINGS, run_beyond, summarise_table, runs=100, revision=3, **ON_DEVICE)
+TABLE1 = Experiment("table1", TABLE1_SETTINGS, run_beyond, summarise_table, runs=100, revision=3, together=run_together)
 TABLE2_SETTINGS = TableSettings(rough=True, sharing=(10.0, 50.0, 100.0))
 TABLE2 = Experiment("table2", TABLE2_SETTINGS, run_table, summarise_table, runs=100)
 

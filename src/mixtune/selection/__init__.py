@@ -31,6 +31,7 @@ from mixtune.selection._model_averaging import SummedTask
 from mixtune.selection._population import Population, coefficient_errors, learn_population
 from mixtune.selection._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
 from mixtune.selection._remote import RemoteTasks, leverages_of, order_of, play
+from mixtune.selection._runs import RunFits, choose_runs, joint_runs, ridge_runs
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
 from mixtune.selection._summed import (
     SIZES,
@@ -50,4 +51,4 @@ __all__ += ["by_content", "choose_maps", "choose_summed", "compare", "content_or
 __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "summed_labels", "summed_play", "target_scale"]
-__all__ += ["task_of_sums", "transfer_gain", "tree_threads"]
+__all__ += ["RunFits", "choose_runs", "joint_runs", "ridge_runs", "task_of_sums", "transfer_gain", "tree_threads"]

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from mixtune._array import EPSILON, Booleans, Floats, Integers, in_threads
+from mixtune._array import EPSILON, Array, Booleans, Floats, Integers, in_threads
 from mixtune.moments import Batch, Paths, Rows, Sample
 from mixtune.selection._families import ROW_FREE, USED, Family, Fits, FocalFamily, Label, Memo, Prior
 from mixtune.selection._hierarchy import LearnedFamily
@@ -366,8 +366,13 @@ def choose(
 
 def validated_weights(pool: Pool, tasks: Sequence[Task]) -> TaskWeights:
     """What validation tasks say about the weights of all candidates."""
-    enough = SETTINGS.enough_sources // (1 if pool.columns <= SETTINGS.narrow_columns else 2)
-    return weights_of_tasks(prior_weights([name for name, _ in pool.labels]), tasks, enough=enough)
+    prior = prior_weights([name for name, _ in pool.labels])
+    return weights_of_tasks(prior, tasks, enough=enough_sources(pool.columns))
+
+
+def enough_sources(columns: int) -> int:
+    """How many validated sources decide weights freely: fewer where columns are many."""
+    return SETTINGS.enough_sources // (1 if columns <= SETTINGS.narrow_columns else 2)
 
 
 def choice_of(
@@ -391,12 +396,12 @@ def choice_of(
     weight = judged.known.weight
     negligible = negligible_error(focal)
     scores = robust_errors(left_out, weight, negligible)
-    shares = tilted_weights(scores, known, focal.total, negligible=negligible)
-    focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if allowed.any() else shares
     if allowed.any():
-        alone = nested_left_out(pool.labels, left_out, weight, negligible)
-        mixed = mix(shares, left_out)
-        shares = guarded(mixed, alone, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
+        shares, focal_shares = averaging_shares(
+            pool.labels, scores, left_out, weight, known, (focal.total, judged.total), negligible
+        )
+    else:
+        shares = focal_shares = tilted_weights(scores, known, focal.total, negligible=negligible)
     top = int(np.argmax(shares))
     own = leverages @ (weight / judged.free.unit) * (focal.moments.count / len(weight))
     if partly:
@@ -432,6 +437,28 @@ def choice_of(
     )
 
 
+def averaging_shares(
+    labels: Sequence[Label],
+    scores: Floats,
+    left_out: Floats,
+    weight: Floats,
+    known: TaskWeights,
+    totals: tuple[float, float],
+    negligible: float,
+) -> tuple[Floats, Floats]:
+    """Shares (C,) of all candidates, and those of the best focal-only one alone.
+
+    ``scores`` are robust errors of the ``left_out`` residuals (C, n), and ``totals`` count all rows of the domain and
+    those that candidates are judged on.
+    """
+    shares = tilted_weights(scores, known, totals[0], negligible=negligible)
+    focal_shares = np.eye(len(shares))[focal_only_best(labels, scores)]
+    alone = nested_left_out(labels, left_out, weight, negligible)
+    mixed = mix(shares, left_out)
+    shares = guarded(mixed, alone, weight, totals[1], shares, focal_shares, known.tasks, negligible=negligible)
+    return shares, focal_shares
+
+
 def draw_plan(focal: Sample, sources: Sequence[Sample], *, seed: int, most: int | None = None) -> Plan:
     """Draw the rows that candidates are judged on, and validation tasks, at most ``most`` of them.
 
@@ -448,7 +475,7 @@ def plan_of(
     """The plan for sources of so many rows, with places in the order of their content; ``rank`` orders the sources."""
     rng = np.random.default_rng(seed)
     judged, rows = judged_rows(focal, rng), max(round(focal.total), 1)
-    return _drawn(rows, dict(enumerate(sizes)), focal.columns, rank, rng, judged=judged, most=most)
+    return plan_of_sizes(rows, dict(enumerate(sizes)), focal.columns, rank, rng, judged=judged, most=most)
 
 
 def judged_rows(focal: Sample, rng: np.random.Generator) -> Integers | None:
@@ -465,7 +492,7 @@ def draw_tasks(
 ) -> Plan:
     """Validation tasks of sources at the ``usable`` places, each of which learns from ``rows`` rows."""
     sizes = {k: sources[k].size for k in usable}
-    plan = _drawn(rows, sizes, sources[0].columns, lambda k: rank_of(sources[k].known), rng, most=most)
+    plan = plan_of_sizes(rows, sizes, sources[0].columns, lambda k: rank_of(sources[k].known), rng, most=most)
     return _by_content(plan, sources)
 
 
@@ -475,7 +502,7 @@ def _by_content(plan: Plan, sources: Sequence[Sample]) -> Plan:
     return replace(plan, tasks=[(k, orders[k][places]) for k, places in plan.tasks])
 
 
-def _drawn(
+def plan_of_sizes(
     rows: int,
     sizes: Mapping[int, int],
     columns: int,
@@ -622,10 +649,19 @@ def content_order(sources: Sequence[Rows]) -> Integers:
 
 def rank_of(rows: Rows) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
-    norms, cubes = rows.sizes
     y = rows.targets.sum(axis=1)
-    sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, y**2, y, norms * y)))
-    return len(y), *(round(value, 6) for value in sums)
+    sums = [float(rows.weight @ part) for part in ranked_parts(*rows.sizes, y)]
+    return rank_of_sums(len(y), rows.total, sums)
+
+
+def ranked_parts(norms: Array, cubes: Array, y: Array) -> tuple[Array, ...]:
+    """Of each row, what is summed over the rows of a source to rank it; see :attr:`Rows.sizes`."""
+    return norms, cubes, y**2, y, norms * y
+
+
+def rank_of_sums(count: int, total: float, sums: Sequence[float]) -> tuple[float, ...]:
+    """What a source is ordered by, from sums of :func:`ranked_parts`."""
+    return count, *(round(value, 6) for value in (total, *sums))
 
 
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int, memos: Sequence[Memo]) -> Floats:

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixtune._array import Floats
+from mixtune._array import Array, Floats, namespace
 from mixtune.moments import RANK_TOLERANCE, Batch, Paths, Regression, Sample, roots_of, turned
 from mixtune.selection._settings import SETTINGS
 
@@ -150,15 +150,11 @@ class Inputs:
         """Distances of a domain's features to those of all sources."""
         root = _root(sample, full=self.roots.ndim == 3)[..., None, :]
         total = np.asarray(sample.total)[..., None]
-        squares = np.sum((self.means - sample.center.features[..., None, :]) ** 2, axis=-1)
-        rows = 1.0 / self.totals + 1.0 / total
-        # What is common to both domains, where nothing differs: the covariance of their rows together.
-        share = (total / (total + self.totals))[..., None]
+        ours = Inputs(sample.center.features[..., None, :], root, total)
         if self.roots.ndim == 2:
-            variances = share * root**2 + (1 - share) * self.roots**2
-            # A sample mean varies by variance/n, a sample standard deviation by half of that.
-            chance = 1.5 * variances.sum(axis=-1) * rows
-            return Distances(np.sqrt(squares + np.sum((self.roots - root) ** 2, axis=-1)), np.sqrt(chance))
+            return marginal_distances(ours, self)
+        squares = np.sum((self.means - ours.means) ** 2, axis=-1)
+        rows, share = 1.0 / self.totals + 1.0 / total, _share(ours, self)
         # tr (S_1^{1/2} S_2 S_1^{1/2})^{1/2} is the sum of the singular values of L_1' L_2.
         root = np.swapaxes(root, -2, -3)
         common = np.linalg.svd(turned(self.roots) @ root, compute_uv=False).sum(axis=-1)
@@ -169,15 +165,37 @@ class Inputs:
         return Distances(values, np.sqrt(_chance(np.asarray(np.linalg.eigvalsh(pooled), np.float64)) * rows))
 
 
+def marginal_distances(ours: Inputs, sources: Inputs) -> Distances:
+    """Distances where columns are taken to vary independently; domains lie along the axis before the columns."""
+    xp = namespace(sources.means)
+    squares = xp.sum((sources.means - ours.means) ** 2, axis=-1) + xp.sum((sources.roots - ours.roots) ** 2, axis=-1)
+    share = _share(ours, sources)
+    variances = share * ours.roots**2 + (1 - share) * sources.roots**2
+    # A sample mean varies by variance/n, a sample standard deviation by half of that.
+    chance = 1.5 * xp.sum(variances, axis=-1) * (1.0 / sources.totals + 1.0 / ours.totals)
+    return Distances(xp.sqrt(squares), xp.sqrt(chance))
+
+
+def _share(ours: Inputs, sources: Inputs) -> Floats:
+    """Our share in what is common to both domains, where nothing differs: the covariance of their rows together."""
+    return (ours.totals / (ours.totals + sources.totals))[..., None]
+
+
+def deviations(means: Array, squares: Array) -> Array:
+    """Standard deviations of columns, from their means and mean squares."""
+    xp, variances = namespace(means), squares - means**2
+    return xp.sqrt(xp.where(variances > RANK_TOLERANCE * squares, variances, xp.zeros_like(variances)))
+
+
 def _root(sample: Sample | Batch, *, full: bool) -> Floats:
     """The root of the covariance (p, p) of a sample's features, or their standard deviations (p,)."""
-    center, squares = sample.center.features, sample.squares
+    center, spread = sample.center.features, deviations(sample.center.features, sample.squares)
+    if not full:
+        return spread
     # Columns that do not vary beyond rounding (all of them, in a domain of one row) have no spread at all.
-    varies = squares - center**2 > RANK_TOLERANCE * squares
-    if full:
-        covariance = sample.products - center[..., :, None] * center[..., None, :]
-        return roots_of(covariance * (varies[..., :, None] & varies[..., None, :]))
-    return np.sqrt(np.where(varies, squares - center**2, 0.0))
+    varies = spread > 0
+    covariance = sample.products - center[..., :, None] * center[..., None, :]
+    return roots_of(covariance * (varies[..., :, None] & varies[..., None, :]))
 
 
 def _chance(values: Floats) -> Floats:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixtune._array import EPSILON, Booleans, Floats, Integers
+from mixtune._array import EPSILON, Array, Booleans, Floats, Integers, match, namespace, partitioned
 from mixtune.moments import Sample, best_ridge, best_ridges
 from mixtune.selection._compare import OWN_ROWS, compare, gain_posterior
 from mixtune.selection._settings import SETTINGS
@@ -55,16 +55,10 @@ class ValidationTask:
 
     def products(self) -> Floats:
         """Mean products (C, C) of the candidates' residuals, relative to the error of the best of them."""
-        good = np.sort(self.errors)[: max(1, len(self.residuals) // 4)]
-        middle = 0.5 * float(good[(len(good) - 1) // 2] + good[len(good) // 2])
-        weight = self.weight / self.weight.sum() / max(middle, self.negligible)
-        # Two outliers must not decide: residuals count up to five times their typical size.
-        limit = 5.0 * 1.4826 * float(np.min(_medians(np.abs(self.residuals), self.weight)))
-        if self.targets is None or np.ptp(self.targets) > 0:
-            # Where a candidate is exact, the others are not. Of targets that do not vary, many are: they say nothing.
-            limit = max(limit, self.negligible**0.5)
-        kept = np.minimum(np.maximum(self.residuals, -limit), limit)
-        return (kept * weight) @ kept.T
+        # Of targets that do not vary many candidates are exact, which says nothing.
+        varying = self.targets is None or np.ptp(self.targets) > 0
+        least = np.asarray(self.negligible**0.5 if varying else 0.0)
+        return clipped_products(self.residuals, self.weight, self.errors, np.asarray(self.negligible), least)
 
     def inside(self, shares: Floats) -> float:
         """Mean square of the average's residuals of left-out rows."""
@@ -163,15 +157,28 @@ def weights_of_tasks(prior: Floats, tasks: Sequence[Task], *, enough: int) -> Ta
 
     Where ``enough`` sources were validated, their tasks decide freely.
     """
-    trust = SETTINGS.rows_trust
     if not tasks:
-        return TaskWeights(prior, trust, tasks)
+        return TaskWeights(prior, SETTINGS.rows_trust, tasks)
+    pull, told, trust = _said(tasks, enough)
+    return TaskWeights(stacked_weights(tasks, prior, pull, told=told), trust, tasks)
+
+
+def weights_of_runs(prior: Floats, runs: Sequence[Sequence[Task]], *, enough: int) -> list[TaskWeights]:
+    """The same for the validation tasks of several runs, of equally many sources, all in one call."""
+    pull, told, trust = _said(runs[0], enough)
+    crosses, priors = zip(*(_stacked(tasks, prior, told) for tasks in runs))
+    shares = _simplex_weights(np.stack(crosses), np.stack(priors), pull)
+    return [TaskWeights(share, trust, tasks) for share, tasks in zip(shares, runs)]
+
+
+def _said(tasks: Sequence[Task], enough: int) -> tuple[float, float, float]:
+    """What the number of validated sources says: the pull to prior weights, how errors change these, and the trust."""
     sources = len(validated_sources(tasks)) + sum(task.stands_for - 1 for task in tasks)
     pull = SETTINGS.prior_pull * max(enough / sources, 1.0) ** 2
     told = max(sources - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
     # The better the tasks know the weights, the less the few focal rows may move them.
-    trust += SETTINGS.tasks_trust * min(sources / SETTINGS.enough_sources, 1.0)
-    return TaskWeights(stacked_weights(tasks, prior, pull, told=told), trust, tasks)
+    trust = SETTINGS.rows_trust + SETTINGS.tasks_trust * min(sources / SETTINGS.enough_sources, 1.0)
+    return pull, told, trust
 
 
 def tilted_weights(scores: Floats, known: TaskWeights, count: float, *, negligible: float = 0.0) -> Floats:
@@ -224,59 +231,97 @@ def stacked_weights(
     The error of averages is flat in many directions: there, candidates with smaller errors of their own come first, by
     exp(-told error). ``says`` are weights of the tasks; by default, the square roots of their total weights.
     """
+    return _simplex_weights(*_stacked(tasks, equal, told, says), pull)
+
+
+def _stacked(tasks: Sequence[Task], equal: Floats, told: float, says: Floats | None = None) -> tuple[Floats, Floats]:
+    """Mean products (C, C) of the candidates' residuals over tasks, and weights (C,) before averages are compared."""
     cross = np.zeros((len(equal), len(equal)))
     # Many rows know a task's error better than few, but of one source only.
     says = np.sqrt([task.total for task in tasks]) if says is None else says
     for task, say in zip(tasks, says / says.sum()):
         cross += say * task.products()
     errors = np.diagonal(cross)
-    prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
-    return _simplex_weights(cross, prior, pull)
+    return cross, np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
+
+
+def clipped_products(residuals: Array, weight: Floats, errors: Array, negligible: Array, least: Array) -> Array:
+    """Mean products (..., C, C) of residuals (..., C, m) whose outliers count as less, relative to a good error.
+
+    ``errors`` (..., C) are mean squares of the residuals, and errors below ``negligible`` (...) count as equal.
+    Residuals up to ``least`` (...) count in full: beside a candidate that is exact, the others must not look so.
+    """
+    xp, count = namespace(residuals), residuals.shape[-2]
+    good = xp.sort(errors, axis=-1)[..., : max(1, count // 4)]
+    middle = 0.5 * (good[..., (good.shape[-1] - 1) // 2] + good[..., good.shape[-1] // 2])
+    share = match(weight / weight.sum(), residuals) / xp.maximum(middle, negligible)[..., None]
+    # Two outliers must not decide: residuals count up to five times their typical size.
+    limit = xp.maximum(5.0 * 1.4826 * xp.min(_medians(abs(residuals), weight), axis=-1), least)[..., None, None]
+    kept = xp.minimum(xp.maximum(residuals, -limit), limit)
+    return (kept * share[..., None, :]) @ xp.matrix_transpose(kept)
 
 
 def _simplex_weights(cross: Floats, prior: Floats, pull: float) -> Floats:
-    """Weights of least ``share' cross share + pull KL(share, prior)``, by Newton's method in their logarithms."""
+    """Weights of least ``share' cross share + pull KL(share, prior)``, by Newton's method in their logarithms.
 
-    def objective(share: Floats) -> float:
-        return float(share @ (cross @ share) + pull * (share @ np.log(share / prior)))
+    ``cross`` is (..., C, C) and ``prior`` (..., C): several problems are solved side by side.
+    """
+    shape, size = prior.shape, prior.shape[-1]
+    cross, prior = cross.reshape(-1, size, size), prior.reshape(-1, size)
+    found, left, ridge = np.empty_like(prior), np.arange(len(prior)), pull * np.eye(size)
 
-    share, identity = prior / prior.sum(), np.eye(len(prior))
+    def objective(share: Floats) -> Floats:
+        return (share * (_times(cross, share) + pull * np.log(share / prior))).sum(axis=1)
+
+    share = prior / prior.sum(axis=1, keepdims=True)
     now = objective(share)
     for _ in range(MOST_STEPS):
-        slope = 2 * (cross @ share) + pull * np.log(share / prior)
+        slope = 2 * _times(cross, share) + pull * np.log(share / prior)
         # With H = 2 cross diag(share) + pull I, the step is H^{-1} (c - slope), c such that the sum of shares stays.
-        solved, ones = np.linalg.solve(2 * cross * share + pull * identity, np.stack([slope, np.ones_like(slope)], 1)).T
-        step = ones * (share @ solved) / (share @ ones) - solved
-        gain = -float((share * slope) @ step)
+        sides = np.stack([slope, np.ones_like(slope)], axis=2)
+        solved, ones = np.moveaxis(np.linalg.solve(2 * cross * share[:, None] + ridge, sides), 2, 0)
+        step = ones * ((share * solved).sum(axis=1) / (share * ones).sum(axis=1))[:, None] - solved
+        gain = -(share * slope * step).sum(axis=1)
         # A share that all but vanishes may have a step of any length, which must not shorten those of the others.
         step = np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-        if gain <= 1e3 * EPSILON * (abs(now) + pull):
-            # Soon rounding hides what the objective gains, but this last step still doubles the correct digits.
-            return _moved(share, step)
-        found = _moved(share, step)
-        while (then := objective(found)) >= now and np.max(np.abs(step)) > SHORTEST_STEP:
-            step /= 2
-            found = _moved(share, step)
-        if then >= now:
-            break
-        share, now = found, then
-    return share
+        moved = _moved(share, step)
+        # Soon rounding hides what the objective gains, but this last step still doubles the correct digits.
+        last = gain <= 1e3 * EPSILON * (np.abs(now) + pull)
+        then = objective(moved)
+        while np.any(short := ~last & (then >= now) & (np.abs(step).max(axis=1) > SHORTEST_STEP)):
+            step = np.where(short[:, None], step / 2, step)
+            moved = _moved(share, step)
+            then = objective(moved)
+        worse = ~last & (then >= now)
+        share, now = np.where(worse[:, None], share, moved) if worse.any() else moved, then
+        if np.any(done := last | worse):
+            found[left[done]] = share[done]
+            left, cross, prior, share, now = (part[~done] for part in (left, cross, prior, share, now))
+            if not len(left):
+                break
+    found[left] = share
+    return found.reshape(shape)
+
+
+def _times(matrices: Floats, vectors: Floats) -> Floats:
+    """Products (B, C) of matrices (B, C, C) and vectors (B, C)."""
+    return (matrices @ vectors[..., None])[..., 0]
 
 
 def _moved(share: Floats, step: Floats) -> Floats:
-    """Shares whose logarithms move by ``step``; none is so small that it has no logarithm."""
+    """Shares (B, C) whose logarithms move by ``step``; none is so small that it has no logarithm."""
     moved = np.maximum(share * np.exp(step), 1e-300)
-    return moved / moved.sum()
+    return moved / moved.sum(axis=-1, keepdims=True)
 
 
-def _medians(values: Floats, weight: Floats) -> Floats:
-    """Medians (C,) of rows of values, where a value of weight 2 counts as two."""
+def _medians(values: Array, weight: Floats) -> Array:
+    """Medians (..., C) of rows of values, where a value of weight 2 counts as two."""
     if weight.min() == weight.max():
         # As np.median, in a third of the time for short rows, of which there are thousands.
-        half = values.shape[1] // 2
-        low = half - (values.shape[1] % 2 == 0)
-        ordered = np.partition(values, (low, half), axis=1)
-        return 0.5 * (ordered[:, low] + ordered[:, half])
+        half = values.shape[-1] // 2
+        low = half - (values.shape[-1] % 2 == 0)
+        ordered = partitioned(values, (low, half))
+        return 0.5 * (ordered[..., low] + ordered[..., half])
     options: Any = {"axis": 1, "weights": np.broadcast_to(weight, values.shape), "method": "inverted_cdf"}
     # Between two values, the mean of both, as for values without weights.
     return 0.5 * (np.quantile(values, 0.5, **options) - np.quantile(-values, 0.5, **options))
@@ -303,30 +348,33 @@ def negligible_part(variance: float) -> float:
     return SETTINGS.negligible_error * (variance if variance > SETTINGS.negligible_error**2 else 1.0)
 
 
-def robust_errors(left_out: Floats, weight: Floats, negligible: float = 0.0, limit: float | None = None) -> Floats:
-    """Leave-one-out errors (C,): means of :func:`robust_losses`, none below ``negligible``."""
-    return np.maximum(robust_losses(left_out, weight, negligible, limit) @ (weight / weight.sum()), negligible)
+def robust_errors(left_out: Array, weight: Floats, negligible: Any = 0.0, limit: Array | None = None) -> Array:
+    """Leave-one-out errors (..., C): means of :func:`robust_losses`, none below ``negligible`` (...)."""
+    losses = robust_losses(left_out, weight, negligible, limit)
+    least = match(negligible, left_out)[..., None]
+    return namespace(losses).maximum(losses @ match(weight / weight.sum(), losses), least)
 
 
-def robust_losses(left_out: Floats, weight: Floats, negligible: float = 0.0, limit: float | None = None) -> Floats:
-    """Squares (C, n) of residuals, which grow only linearly beyond the limit; by default that of these residuals."""
-    size = np.abs(left_out)
-    limit = robust_limit(left_out, weight, negligible) if limit is None else limit
+def robust_losses(left_out: Array, weight: Floats, negligible: Any = 0.0, limit: Array | None = None) -> Array:
+    """Squares (..., C, n) of residuals, which grow only linearly beyond the limit; by default that of these."""
+    size = abs(left_out)
+    limit = (robust_limit(left_out, weight, negligible) if limit is None else limit)[..., None, None]
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(size <= limit, size**2, limit * (2 * size - limit))
+        return namespace(size).where(size <= limit, size**2, limit * (2 * size - limit))
 
 
-def robust_limit(left_out: Floats, weight: Floats, negligible: float = 0.0) -> float:
-    """Three times the typical residual of the best candidate."""
-    size = np.abs(left_out)
+def robust_limit(left_out: Array, weight: Floats, negligible: Any = 0.0) -> Array:
+    """Three times the typical residual of the best candidate, (...)."""
+    size, place = abs(left_out), (left_out.shape[-1] - 1) // 2
+    xp = namespace(size)
     if np.ptp(weight) == 0:
-        middle = np.partition(size, (size.shape[1] - 1) // 2, axis=1)[:, (size.shape[1] - 1) // 2]
+        middle = partitioned(size, (place,))[..., place]
     else:  # a row of weight 2 counts as two rows, in the median as well
         weights = np.broadcast_to(weight, size.shape)
         middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
-    limit = 3.0 * 1.4826 * float(np.min(middle))
+    limit = 3.0 * 1.4826 * xp.min(middle, axis=-1)
     # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
-    return limit if limit > max(negligible**0.5, 1e-150) else np.inf
+    return xp.where(limit > match(negligible, left_out) ** 0.5 + 1e-150, limit, np.inf)
 
 
 def relative_errors(errors: Floats) -> Floats | None:

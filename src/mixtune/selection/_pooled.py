@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixtune._array import Floats, in_threads
-from mixtune.moments import Regression, Sample, best_ridge, half_solve, lower_root
-from mixtune.selection._families import USED, Fits, Inputs, Label, Memo, Prior, recalled, similar
+from mixtune._array import Floats, Integers, in_threads
+from mixtune.moments import Directions, Regression, Sample, best_ridges, half_solve, lower_root
+from mixtune.selection._families import USED, Distances, Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
 #: With at most this many rows per column, the spectrum of a source is cheaper than a p x p factor.
@@ -55,16 +55,56 @@ class Path(NamedTuple):
     variance: float
 
 
+class SourceRidges(NamedTuple):
+    """Of sources (...,): the place of their best ridge, noise, prior variance, degrees of freedom behind the noise."""
+
+    best: Integers
+    noise: Floats
+    variance: Floats
+    freedom: Floats
+
+    @classmethod
+    def of(cls, ridges: Floats, errors: Floats, squares: Floats, freedom: Floats) -> SourceRidges:
+        """From what generalised cross-validation says of ridges (..., Q), all of the same shape."""
+        # Errors below the smallest noise tie: where targets do not vary at all, they are rounding.
+        best = best_ridges(ridges, np.maximum(errors, SETTINGS.smallest_variance))
+        at = partial(np.take_along_axis, indices=best[..., None], axis=-1)
+        ridge, error, square, left = (at(part)[..., 0] for part in (ridges, errors, squares, freedom))
+        noise = np.maximum(square / np.maximum(left, 1.0), SETTINGS.smallest_variance)
+        return cls(best, noise, noise / ridge, np.where(np.isfinite(error), left, 0.0))
+
+
+class FamilyVariances(NamedTuple):
+    """Of a pooled family (...,): the typical noise of its sources, and the variance v that their ridges stand for.
+
+    It is divided into what varies between domains, and what they have in common.
+    """
+
+    noise: Floats
+    variance: Floats
+    own: Floats
+    shared: Floats
+
+    @classmethod
+    def of(cls, noise: Floats, variance: Floats, freedom: Floats, *, one_level: bool) -> FamilyVariances:
+        """From noise, prior variances and degrees of freedom of the sources (..., N)."""
+        # A source of one or two rows hardly knows its noise, so that it counts for little.
+        trust = freedom / (freedom + SETTINGS.noise_rows)
+        total = trust.sum(axis=-1, keepdims=True)
+        trust = np.where(total > 0, trust / np.where(total > 0, total, 1.0), 1.0 / noise.shape[-1])
+        noise, variance = np.exp(np.sum(trust * np.log(np.stack([noise, variance])), axis=-1))
+        share = SETTINGS.own_variance_one_level if one_level else SETTINGS.own_variance
+        return cls(noise, variance, share * variance, np.maximum((1 - share) * variance, 1e-300))
+
+
 @dataclass(frozen=True, eq=False)
 class PooledSource:
-    """One source: eigenvalues and -vectors of its Gram matrix, U'y, noise, prior variance, head.
+    """One source: the directions of its Gram matrix, noise, prior variance, head.
 
     ``freedom`` are the degrees of freedom that its noise was estimated from; one row leaves none.
     """
 
-    values: Floats
-    vectors: Floats
-    cross: Floats
+    directions: Directions
     noise: float
     variance: float
     head: Floats
@@ -73,30 +113,19 @@ class PooledSource:
     @classmethod
     def of(cls, source: Regression) -> PooledSource:
         """Its ridge is the one of least error by generalised cross-validation, which needs no rows."""
-        values, vectors = source.spectrum
-        ridges = SETTINGS.focal_ridges * source.mean_eigenvalue
-        errors, squares, freedom = source.generalised_errors(ridges)
-        # Errors below the smallest noise tie: where targets do not vary at all, they are rounding.
-        best = best_ridge(ridges, np.maximum(errors, SETTINGS.smallest_variance))
-        head = vectors @ (vectors.T @ source.cross / (values + ridges[best]))
-        noise = max(float(squares[best]) / max(float(freedom[best]), 1.0), SETTINGS.smallest_variance)
-        left = float(freedom[best]) if np.isfinite(errors[best]) else 0.0
-        return cls(values, vectors, source.cross, noise, noise / float(ridges[best]), head, left)
+        known, ridges = source.directions, SETTINGS.focal_ridges * source.mean_eigenvalue
+        found = SourceRidges.of(ridges, *source.generalised_errors(ridges))
+        head = known.basis @ (known.pulls / (known.values + ridges[found.best]))
+        noise, variance, freedom = (float(part) for part in found[1:])
+        return cls(known, noise, variance, head, freedom)
 
     def message(self, own: float) -> Message:
         """Precision about mu (p, p), and precision times mean (p,), with domains' own variance ``own``."""
+        values, gains, basis, pulls = self.directions
+        spreads = self.noise + own * values
         # A matrix times its own transpose is half the work, and symmetric.
-        root = self.vectors * np.sqrt(self.values / (self.noise + own * self.values))
-        return root @ root.T, self.pull(own)
-
-    def pull(self, own: float) -> Floats:
-        """Precision times mean (p,)."""
-        return self.vectors @ (self._pulls / (self.noise + own * self.values))
-
-    @cached_property
-    def _pulls(self) -> Floats:
-        """U'y in terms of the eigenvectors."""
-        return self.vectors.T @ self.cross
+        root = basis * np.sqrt(gains / spreads)
+        return root @ root.T, basis @ (pulls / spreads)
 
     def evidence(self, task: Regression, own: float, shared: float, noise: float) -> float:
         """Log likelihood of a task's targets if only this source informed its prior."""
@@ -108,16 +137,16 @@ class PooledSource:
 
     def about(self, task: Regression, own: float, shared: float) -> Told:
         """The prior of a task's rows from this source alone, through the spectrum of its own rows."""
-        spreads = self.noise + own * self.values
-        # The variance of mu: shared I outside the span of the source's rows, known inside it.
-        known = 1.0 / (1.0 / shared + self.values / spreads)
-        less, toward = np.maximum(shared - known, 0.0), known * self._pulls / spreads
-        across = task.design @ self.vectors
+        values, gains, basis, pulls = self.directions
+        spreads = self.noise + (own + shared) * values
+        # The variance of mu: shared I outside the span of the source's rows, less inside it.
+        less, toward = shared**2 * gains / spreads, shared * pulls / spreads
+        across = task.design @ basis
         projected = across * np.sqrt(less)
 
         def solve(duals: Floats) -> tuple[Floats, Floats]:
-            inside = shared * (duals @ task.design) - (less * (duals @ across)) @ self.vectors.T
-            return self.vectors @ toward, inside
+            inside = shared * (duals @ task.design) - (less * (duals @ across)) @ basis.T
+            return basis @ toward, inside
 
         return Told(across @ toward, shared * task.kernel - projected @ projected.T, solve)
 
@@ -127,17 +156,11 @@ class PooledFamily:
 
     def __init__(self, sources: Sequence[PooledSource], inputs: Inputs, *, one_level: bool = False) -> None:
         self.sources, self.inputs, self.one_level = tuple(sources), inputs, one_level
-        #: The sources' own ridge heads (N, p), their typical noise, and v: what variance their own ridges stand for.
+        #: The sources' own ridge heads (N, p).
         self.heads = np.stack([source.head for source in self.sources])
-        # A source of one or two rows hardly knows its noise, so that it counts for little.
-        trust = np.array([source.freedom / (source.freedom + SETTINGS.noise_rows) for source in self.sources])
-        trust = trust / trust.sum() if trust.any() else np.full(len(sources), 1.0 / len(sources))
-        self.noise = float(np.exp(trust @ np.log([source.noise for source in self.sources])))
-        self.variance = float(np.exp(trust @ np.log([source.variance for source in self.sources])))
-        share = SETTINGS.own_variance_one_level if one_level else SETTINGS.own_variance
-        #: What varies between domains, and what they have in common.
-        self.own, self.shared = share * self.variance, max((1 - share) * self.variance, 1e-300)
-        self.sizes = tuple(sorted({min(size, len(sources)) for size in (*SETTINGS.subset_sizes, len(sources))}))
+        known = np.array([(source.noise, source.variance, source.freedom) for source in self.sources]).T
+        found = FamilyVariances.of(*known, one_level=one_level)
+        self.noise, self.variance, self.own, self.shared = map(float, found)
         self._kept_messages: list[Message] | None = None
         self.total = self._total()
 
@@ -173,14 +196,7 @@ class PooledFamily:
 
     @cached_property
     def labels(self) -> list[Label]:
-        level = ", one level" if self.one_level else ""
-        subsets: list[tuple[str, dict[str, float]]] = [("pooled", {"sources": float(size)}) for size in self.sizes]
-        subsets.append(("similar", {"distance": SETTINGS.similar_reach}))
-        return [
-            (name + level, subset | {"scale": float(scale)})
-            for name, subset in subsets
-            for scale in SETTINGS.pooled_scales
-        ]
+        return pooled_labels(len(self.sources), one_level=self.one_level)
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         regression, found = self._view(task), list[Path]()
@@ -252,16 +268,13 @@ class PooledFamily:
         """The only source with weight, if it has so few rows that their spectrum is cheaper."""
         index = int(np.argmax(weight))
         source = self.sources[index]
-        few = len(source.values) <= FEW_DIRECTIONS * len(source.cross)
+        few = len(source.directions.values) <= FEW_DIRECTIONS * len(source.head)
         return source if few and weight[index] == weight.sum() == 1.0 else None
 
     def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
         """Weights of the sources' messages: the likeliest few, and those of like features."""
         scores = recalled(memo, "scores", lambda: self._scores(self._view(task), allowed))
-        score = np.where(allowed > 0, scores, -np.inf)
-        found = [_likeliest(score, min(size, int(np.sum(allowed > 0)))) for size in self.sizes]
-        distances = recalled(memo, "distances", lambda: self.inputs.distances(task))
-        return [*found, similar(distances, allowed)]
+        return subset_weights(scores, recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
 
     def _scores(self, task: Regression, allowed: Floats) -> Floats:
         """How likely each source makes the task's targets."""
@@ -284,7 +297,7 @@ class StackedFamily:
 
     @property
     def labels(self) -> list[Label]:
-        return [("stacked", {"scale": float(scale)}) for scale in SETTINGS.pooled_scales]
+        return stacked_labels()
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         mean, along = self._heads(allowed)
@@ -382,18 +395,46 @@ class _Pooled:
         return half.T @ half
 
 
-def _likeliest(score: Floats, size: int) -> Floats:
-    """Weights (N,) of the ``size`` largest scores; sources that tie for the last places share them.
+def pooled_labels(count: int, *, one_level: bool = False) -> list[Label]:
+    """The candidates of a pooled family of so many sources."""
+    level = ", one level" if one_level else ""
+    subsets: list[tuple[str, dict[str, float]]] = [("pooled", {"sources": float(size)}) for size in subset_sizes(count)]
+    subsets.append(("similar", {"distance": SETTINGS.similar_reach}))
+    return [
+        (name + level, subset | {"scale": float(scale)}) for name, subset in subsets for scale in SETTINGS.pooled_scales
+    ]
+
+
+def stacked_labels() -> list[Label]:
+    """The candidates of a stacked family."""
+    return [("stacked", {"scale": float(scale)}) for scale in SETTINGS.pooled_scales]
+
+
+def subset_weights(scores: Floats, distances: Distances, allowed: Floats) -> list[Floats]:
+    """Weights (..., N) of each subset of sources: the likeliest few of the allowed ones, and those of like features."""
+    score, most = np.where(allowed > 0, scores, -np.inf), np.sum(allowed > 0, axis=-1)
+    found = [_likeliest(score, np.minimum(size, most)) for size in subset_sizes(allowed.shape[-1])]
+    return [*found, similar(distances, allowed)]
+
+
+def subset_sizes(count: int) -> list[int]:
+    """How many sources the subsets of likeliest ones have."""
+    return sorted({min(size, count) for size in (*SETTINGS.subset_sizes, count)})
+
+
+def _likeliest(score: Floats, size: Integers) -> Floats:
+    """Weights (..., N) of the ``size`` largest scores; sources that tie for the last places share them.
 
     Examples
     --------
-    >>> _likeliest(np.array([3.0, 1.0, 1.0, -np.inf]), 2)
+    >>> _likeliest(np.array([3.0, 1.0, 1.0, -np.inf]), np.array(2))
     array([1. , 0.5, 0.5, 0. ])
     """
-    last = np.sort(score)[-size]
-    near = 1e-9 * (1.0 + abs(last))
+    size = size[..., None]
+    last = np.take_along_axis(np.sort(score, axis=-1), score.shape[-1] - size, axis=-1)
+    near = 1e-9 * (1.0 + np.abs(last))
     above, tied = score > last + near, np.abs(score - last) <= near
-    return above + tied * (size - above.sum()) / tied.sum()
+    return above + tied * (size - above.sum(axis=-1, keepdims=True)) / tied.sum(axis=-1, keepdims=True)
 
 
 def _common(weight: Floats) -> float:
