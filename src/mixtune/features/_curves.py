@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import BSpline
 from scipy.spatial.distance import pdist
 
 from mixtune._array import Array, Floats, Integers, freeze, to_numpy
@@ -72,7 +71,9 @@ class Splines:
         Where ``signs`` (d,) are negative, knots decrease.
         """
         places, size = np.linspace(0.0, 1.0, knots), np.abs(X).max(axis=0)
-        ways: dict[str, Any] = {"axis": 0, "weights": weight, "method": "inverted_cdf"}
+        # Equal weights change nothing, and take most of the time.
+        weights = None if weight is None or np.ptp(weight) == 0 else weight
+        ways: dict[str, Any] = {"axis": 0, "weights": weights, "method": "inverted_cdf"}
         # From below and from above, so that columns of the opposite sign have the same curves.
         found = np.quantile(X, places, **ways) / 2 - np.quantile(-X, places, **ways)[::-1] / 2
         # Knots that differ only by rounding would make a curve jump.
@@ -103,9 +104,17 @@ def _basis(column: Floats, knots: Floats) -> Floats:
         return column[:, None]
     sign = np.sign(knots[-1] - knots[0])
     knots = sign * knots
-    ends = np.concatenate([[knots[0]] * DEGREE, knots, [knots[-1]] * DEGREE])
     inside = np.clip(sign * column, knots[0], knots[-1])
-    return np.asarray(BSpline.design_matrix(inside, ends, DEGREE).toarray()[:, 1:])
+    # Between two knots, three functions differ from 0. The outer two are squares of the distance to the farther knot,
+    # divided by that between knots: the second of these reaches to the next knot, or the last one counts again.
+    place = np.searchsorted(knots[1:-1], inside, side="right")
+    low, high = knots[place], knots[place + 1]
+    before, after = knots[np.maximum(place - 1, 0)], knots[np.minimum(place + 2, len(knots) - 1)]
+    first = (high - inside) ** 2 / ((high - before) * (high - low))
+    last = (inside - low) ** 2 / ((after - low) * (high - low))
+    rows, found = np.arange(len(column)), np.zeros((len(column), len(knots) + DEGREE - 1))
+    found[rows, place], found[rows, place + 1], found[rows, place + 2] = first, 1.0 - first - last, last
+    return found[:, 1:]
 
 
 register(
@@ -150,8 +159,10 @@ class Oriented:
         share, Z = weight / weight.sum(), (X - shift) / scale
         centred = y - share @ y
         size = float(np.sqrt(share @ centred**2)) or 1.0
+        squares = Z * Z
         third, fourth, slope = (
-            np.round(part, 9) for part in (share @ Z**3, share @ Z**4, (share * centred / size) @ Z)
+            np.round(part, 9)
+            for part in (share @ (squares * Z), share @ (squares * squares), (share * centred / size) @ Z)
         )
         order = np.lexsort((np.abs(slope), np.abs(third), fourth))
         sign = np.where(third != 0, third, slope)
@@ -164,14 +175,18 @@ class Oriented:
 
 def fit_splines(X: Floats, weight: Floats, oriented: Oriented, *, knots: Sequence[int], most: int) -> Splines:
     """Splines with the most knots that give at most ``most`` features in all; if none do, with the fewest."""
-    found = [Splines.at_quantiles(X, knots=count, weight=weight, signs=oriented.scale) for count in knots]
-    return next((each for each in found if each.n_features_out <= most), found[-1])
+    for count in knots:
+        found = Splines.at_quantiles(X, knots=count, weight=weight, signs=oriented.scale)
+        if found.n_features_out <= most:
+            break
+    return found
 
 
 def fit_fourier(Z: Floats, weight: Floats, oriented: Oriented, *, width: int, seed: int) -> RandomFeatures:
     """Random Fourier features of the inputs behind ``Z``; the length scale is the median distance of two rows."""
     # Rows at even ranks of their norm, whatever order they come in; a row of weight 2 counts as two rows.
-    order = np.lexsort((np.sum(np.abs(Z) ** 3, axis=1), np.round(np.sum(Z**2, axis=1), 9)))
+    squares = Z * Z
+    order = np.lexsort((np.sum(squares * np.abs(Z), axis=1), np.round(np.sum(squares, axis=1), 9)))
     reached = np.cumsum(weight[order])
     ranks = (np.arange(DISTANCE_ROWS) + 0.5) / DISTANCE_ROWS * reached[-1]
     some = Z[order[np.searchsorted(reached, ranks)]]
