@@ -124,44 +124,24 @@ class Trees:
     def reachable(self) -> Reachable | None:
         """The same trees by the leaves that rows can reach; None where one has too many, or nodes are not a tree."""
         values = np.zeros((len(self.roots), MOST_LEAVES))
-        masks: list[tuple[int, float, int, int]] = []
+        nodes: list[tuple[int, int, int]] = []
+        sides = self.left.tolist(), self.right.tolist()
         for tree, root in enumerate(self.roots.tolist()):
-            leaves = self._leaves(root, tree, masks)
+            leaves = _leaves(*sides, root, tree, nodes)
             if leaves is None:
                 return None
             values[tree, : len(leaves)] = self.value[leaves]
-        columns, thresholds, allowed = sorted({mask[0] for mask in masks}), [], []
+        places, trees, left = np.array(nodes, dtype=np.int64).reshape(-1, 3).T
+        of_node, thresholds, allowed = self.column[places], [], []
+        columns = np.unique(of_node).tolist()
         for column in columns:
-            own = [mask[1:] for mask in masks if mask[0] == column]
-            levels = np.unique([threshold for threshold, _, _ in own])
+            own = of_node == column
+            levels, level = np.unique(self.threshold[places[own]], return_inverse=True)
             kept = np.full((len(levels) + 1, len(self.roots)), np.uint32(2**32 - 1))
-            for threshold, tree, left in own:
-                kept[np.searchsorted(levels, threshold) + 1, tree] &= np.uint32(2**32 - 1 - left)
+            np.bitwise_and.at(kept, (level + 1, trees[own]), ~left[own].astype(np.uint32))
             thresholds.append(levels)
             allowed.append(np.bitwise_and.accumulate(kept, axis=0))
         return Reachable(columns, thresholds, allowed, values.ravel())
-
-    def _leaves(self, root: int, tree: int, masks: list[tuple[int, float, int, int]]) -> list[int] | None:
-        """Leaves from left to right; adds (column, threshold, tree, leaves on the left as bits) of each node."""
-        leaves: list[int] = []
-        begun: dict[int, int] = {}
-        waiting = [(root, False)]
-        while waiting:
-            node, passed = waiting.pop()
-            left, right = int(self.left[node]), int(self.right[node])
-            if passed:  # all leaves on the left are known now
-                bits = sum(1 << place for place in range(begun[node], len(leaves)))
-                masks.append((int(self.column[node]), float(self.threshold[node]), tree, bits))
-                waiting.append((right, False))
-                continue
-            if node in begun or len(leaves) > MOST_LEAVES or len(begun) > 2 * MOST_LEAVES:
-                return None
-            begun[node] = len(leaves)
-            if left == right == node:
-                leaves.append(node)
-            else:
-                waiting += [(node, True), (left, False)]
-        return leaves if len(leaves) <= MOST_LEAVES else None
 
     def __call__(self, X: Floats) -> Floats:
         """The sum of all trees (n,) for the rows of ``X``."""
@@ -191,6 +171,29 @@ class Trees:
         """From what :meth:`arrays` gave."""
         parts = dict(arrays)
         return cls(**{**parts, "depth": int(parts["depth"]), "base": float(parts["base"])})
+
+
+def _leaves(
+    left: list[int], right: list[int], root: int, tree: int, nodes: list[tuple[int, int, int]]
+) -> list[int] | None:
+    """Leaves from left to right; adds (node, tree, leaves on the left as bits) of each node."""
+    leaves: list[int] = []
+    begun: dict[int, int] = {}
+    waiting = [(root, False)]
+    while waiting:
+        node, passed = waiting.pop()
+        if passed:  # all leaves on the left are known now
+            nodes.append((node, tree, (1 << len(leaves)) - (1 << begun[node])))
+            waiting.append((right[node], False))
+            continue
+        if node in begun or len(leaves) > MOST_LEAVES or len(begun) > 2 * MOST_LEAVES:
+            return None
+        begun[node] = len(leaves)
+        if left[node] == right[node] == node:
+            leaves.append(node)
+        else:
+            waiting += [(node, True), (left[node], False)]
+    return leaves if len(leaves) <= MOST_LEAVES else None
 
 
 @dataclass(frozen=True, eq=False)
