@@ -239,12 +239,25 @@ def slices(count: int, step: int) -> list[slice]:
     return [slice(begin, min(begin + step, count)) for begin in range(0, count, step)]
 
 
-def row_gram(rows: Array) -> Array:
-    """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads."""
-    with one_thread_for(rows.shape[0] ** 2 * rows.shape[1]):
-        if is_numpy(rows) and rows.shape[0] < NARROW:
+def row_gram(rows: Array, known: Sequence[tuple[float, Array]] = ()) -> Array:
+    """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads.
+
+    ``known`` are factors and blocks that make up its diagonal, for which no product need be formed.
+    """
+    count = int(rows.shape[0])
+    with one_thread_for(count**2 * rows.shape[1]):
+        if not is_numpy(rows) or count >= NARROW:
+            return rows @ rows.T
+        if not known:
             return scipy.linalg.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
-        return rows @ rows.T
+        gram, low = np.empty((count, count), order="F"), 0
+        for factor, block in known:
+            high = low + len(block)
+            np.multiply(factor, block, out=gram[low:high, low:high])
+            if high < count:
+                gram[high:, low:high] = scipy.linalg.blas.dgemm(1.0, rows[high:].T, rows[low:high].T, trans_a=1)
+            low = high
+        return gram
 
 
 def column_gram(rows: Array) -> Array:
