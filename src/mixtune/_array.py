@@ -378,6 +378,11 @@ def half_squares(factor: Array, rows: Array) -> np.ndarray[Any, Any]:
 
 def one_norm(matrix: Array) -> float:
     """Largest absolute column sum of a symmetric matrix, read off its lower triangle."""
+    if is_numpy(matrix):
+        # The product with ones, of which BLAS reads one triangle: to it, a C-ordered lower triangle is the upper one.
+        lower = matrix.flags.f_contiguous
+        sizes = np.abs(matrix if lower else matrix.T)
+        return float(np.max(scipy.linalg.blas.dsymv(1.0, sizes, np.ones(len(sizes)), lower=int(lower))))
     xp = namespace(matrix)
     lower = xp.abs(xp.tril(matrix))
     return float(xp.max(xp.sum(lower, axis=0) + xp.sum(lower, axis=1) - xp.linalg.diagonal(lower)))
