@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from mixtune._array import Array, Floats, Integers, freeze, to_numpy
+from mixtune._array import Array, Floats, Integers, freeze
 from mixtune._checks import set_fields
 from mixtune._registry import check_array, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import as_rows, check_finite, match_library
+from mixtune.features._base import through_numpy
 from mixtune.features._random import RandomFeatures, with_weights
 
 DEGREE = 2
@@ -83,10 +83,7 @@ class Splines:
 
     def transform(self, X: Array, /) -> Array:
         """Compute the splines of the rows of ``X``."""
-        rows = as_rows(X, self.n_inputs)
-        values = np.asarray(to_numpy(rows), dtype=np.float64)
-        check_finite(values, "X")
-        return match_library(np.hstack([_basis(*pair) for pair in zip(values.T, self.knots)]), rows)
+        return through_numpy(X, self.n_inputs, lambda rows: np.hstack(list(map(_basis, rows.T, self.knots))))
 
 
 def _apart(values: Floats, least: float) -> Floats:
@@ -105,8 +102,8 @@ def _basis(column: Floats, knots: Floats) -> Floats:
     sign = np.sign(knots[-1] - knots[0])
     knots = sign * knots
     inside = np.clip(sign * column, knots[0], knots[-1])
-    # Between two knots, three functions differ from 0. The outer two are squares of the distance to the farther knot,
-    # divided by that between knots: the second of these reaches to the next knot, or the last one counts again.
+    # Between two knots three functions differ from 0, and add up to 1: one falls as the square of the distance to the
+    # upper knot, from the knot before on; one rises as that to the lower knot. Outer knots count several times.
     place = np.searchsorted(knots[1:-1], inside, side="right")
     low, high = knots[place], knots[place + 1]
     before, after = knots[np.maximum(place - 1, 0)], knots[np.minimum(place + 2, len(knots) - 1)]
@@ -159,10 +156,8 @@ class Oriented:
         share, Z = weight / weight.sum(), (X - shift) / scale
         centred = y - share @ y
         size = float(np.sqrt(share @ centred**2)) or 1.0
-        squares = Z * Z
         third, fourth, slope = (
-            np.round(part, 9)
-            for part in (share @ (squares * Z), share @ (squares * squares), (share * centred / size) @ Z)
+            np.round(part, 9) for part in (share @ (Z * Z * Z), share @ (Z * Z) ** 2, (share * centred / size) @ Z)
         )
         order = np.lexsort((np.abs(slope), np.abs(third), fourth))
         sign = np.where(third != 0, third, slope)
@@ -185,8 +180,7 @@ def fit_splines(X: Floats, weight: Floats, oriented: Oriented, *, knots: Sequenc
 def fit_fourier(Z: Floats, weight: Floats, oriented: Oriented, *, width: int, seed: int) -> RandomFeatures:
     """Random Fourier features of the inputs behind ``Z``; the length scale is the median distance of two rows."""
     # Rows at even ranks of their norm, whatever order they come in; a row of weight 2 counts as two rows.
-    squares = Z * Z
-    order = np.lexsort((np.sum(squares * np.abs(Z), axis=1), np.round(np.sum(squares, axis=1), 9)))
+    order = np.lexsort((np.sum(Z**2 * np.abs(Z), axis=1), np.round(np.sum(Z**2, axis=1), 9)))
     reached = np.cumsum(weight[order])
     ranks = (np.arange(DISTANCE_ROWS) + 0.5) / DISTANCE_ROWS * reached[-1]
     some = Z[order[np.searchsorted(reached, ranks)]]

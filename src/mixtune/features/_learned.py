@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, Floats, Integers, to_numpy
+from mixtune._array import Array, Floats, Integers
 from mixtune._registry import arrays_below, check_array, field_values, joined_arrays, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import as_rows, check_finite, match_library
+from mixtune.features._base import through_numpy
 from mixtune.features._curves import Oriented
 from mixtune.features._random import RandomFeatures, read_random, write_random
 
@@ -241,24 +241,16 @@ class LearnedColumns:
 
     def transform(self, X: Array, /) -> Array:
         """Columns of rows that no model was fitted to."""
-        return self._columns(X, range(len(self.trees)))
+        return through_numpy(X, self.n_inputs, lambda rows: self.out_of_fold(rows, np.full(len(rows), -1)))
 
     def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
         """Columns of rows by the models of each row's fold; where ``folds`` (n,) is negative, the mean over all."""
-        found = np.empty((len(X), self.n_features_out))
+        found, inputs = np.empty((len(X), self.n_features_out)), self.oriented(X)
         for place in np.unique(folds).tolist():
-            own = folds == place
-            found[own] = self._columns(X[own], range(len(self.trees)) if place < 0 else [place])
+            own, used = folds == place, range(len(self.trees)) if place < 0 else [place]
+            found[own, 0] = self.wide.products(inputs[own], self.heads[list(used)].mean(axis=0))
+            found[own, 1] = np.mean([self.trees[fold](inputs[own]) for fold in used], axis=0)
         return found
-
-    def _columns(self, X: Array, folds: Sequence[int]) -> Array:
-        rows = as_rows(X, self.n_inputs)
-        values = np.asarray(to_numpy(rows), dtype=np.float64)
-        check_finite(values, "X")
-        inputs = self.oriented(values)
-        ridge = self.wide.products(inputs, self.heads[list(folds)].mean(axis=0))
-        trees = np.mean([self.trees[place](inputs) for place in folds], axis=0)
-        return match_library(np.column_stack([ridge, trees]), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,11 +285,10 @@ class TreeColumn:
 
     def transform(self, X: Array, /) -> Array:
         """The column of rows that no model was fitted to."""
-        rows = as_rows(X, self.n_inputs)
-        values = np.asarray(to_numpy(rows), dtype=np.float64)
-        check_finite(values, "X")
-        inputs = self.oriented(values)
-        return match_library(np.mean([each(inputs) for each in self.trees], axis=0)[:, None], rows)
+        return through_numpy(X, self.n_inputs, lambda rows: self._mean(self.oriented(rows)))
+
+    def _mean(self, inputs: Floats) -> Floats:
+        return np.mean([each(inputs) for each in self.trees], axis=0)[:, None]
 
     def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
         """The column (n, 1) by the model of each row's fold, which has not seen it."""

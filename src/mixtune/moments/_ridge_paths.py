@@ -267,29 +267,28 @@ class Regression:
         freedom = count - np.sum(filters * values, axis=1) - (self.center is not None)
         return _generalised(squares, freedom, count), squares, freedom
 
-    def generalised_path(self, ridges: Floats) -> tuple[Floats, Callable[[int], Floats]]:
-        """The errors (Q,) of :meth:`generalised_errors` without a spectrum, and the coefficients at one of the ridges.
+    def generalised_path(self, ridges: Floats) -> tuple[Floats, Floats]:
+        """The errors (Q,) of :meth:`generalised_errors`, and the coefficients (Q, p), without a spectrum.
 
         Squares of an exact fit are rounding here.
         """
         matrix, right = (self.kernel, self.targets) if self.wide else (self.gram, self.cross)
         form = Tridiagonal(matrix)
-        turned_right = form.turn(np.array(right, ndmin=2).T)[:, 0]
-        factors = form.factors(ridges)
-        if factors is None:  # pragma: no cover - ridges are far above rounding
-            raise np.linalg.LinAlgError("the matrix is not positive semidefinite")
-        solved = form.solve(factors, turned_right)
+        right = form.turn(right[:, None].copy())[:, 0]
+        down, up = form.factors(ridges), form.factors(ridges, step=-1)
+        assert down is not None  # ridges are far above rounding
+        assert up is not None
+        solved = form.solve(down, right)
         norms = np.sum(solved**2, axis=1)
         # Residuals are ridge times duals; from sums, they are what is left of the squares of the targets.
-        squares = ridges**2 * norms if self.wide else self.square - solved @ turned_right - ridges * norms
+        squares = ridges**2 * norms if self.wide else self.square - solved @ right - ridges * norms
+        # What the factors from both ends leave of a diagonal entry of T + c is one over that of the inverse.
+        entries = down[0].reshape(solved.shape) + up[0].reshape(solved.shape)[:, ::-1]
+        traces = np.sum(1.0 / (entries - form.diagonal - ridges[:, None]), axis=1)
         count = self.total if self.count is None else self.count
-        freedom = count - len(matrix) + ridges * form.inverse_traces(factors, ridges) - (self.center is not None)
-
-        def head(place: int) -> Floats:
-            found = form.turn(solved[place][:, None].copy(), back=True)[:, 0]
-            return found @ self.design if self.wide else found
-
-        return _generalised(squares, freedom, count), head
+        freedom = count - len(matrix) + ridges * traces - (self.center is not None)
+        heads = form.turn(solved.T.copy(), back=True).T
+        return _generalised(squares, freedom, count), heads @ self.design if self.wide else heads
 
     def prior_paths(self, means: Floats, roots: Floats, noise: Floats | float, scales: Floats) -> tuple[Floats, Floats]:
         """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
@@ -721,25 +720,22 @@ class Tridiagonal:
     def __init__(self, matrix: Floats) -> None:
         self.diagonal, self.beside = matrix[0], np.empty(0)
         if len(matrix) > 1:
-            packed, self.diagonal, self.beside, self._scale, _ = scipy.linalg.lapack.dsytrd(
-                matrix, lower=1, lwork=64 * len(matrix)
-            )
-            self._reflectors = packed[1:, :-1]
+            found = scipy.linalg.lapack.dsytrd(matrix, lower=1, lwork=64 * len(matrix))
+            self._packed, self.diagonal, self.beside, self._scale, _ = found
 
     def turn(self, columns: Floats, *, back: bool = False) -> Floats:
         """``W' columns``, or ``W columns``, in place."""
         if len(columns) > 1:
-            parts = self._reflectors, self._scale, columns[1:], 64 * columns.shape[1]
+            parts = self._packed[1:, :-1], self._scale, columns[1:], 64 * columns.shape[1]
             columns[1:] = scipy.linalg.lapack.dormqr("L", "N" if back else "T", *parts)[0]
         return columns
 
-    def factors(self, shifts: Floats, *, reverse: bool = False) -> tuple[Floats, Floats] | None:
-        """D (Q r,) and the entries (Q r - 1,) beside the diagonal of L in T + c = L D L', from the last if ``reverse``.
+    def factors(self, shifts: Floats, *, step: int = 1) -> tuple[Floats, Floats] | None:
+        """D (Q r,) and the entries (Q r - 1,) beside the diagonal of L in T + c = L D L'; with step -1, from the end.
 
         All shifts make one matrix, with zeros between them. None where rounding leaves some T + c indefinite.
         """
-        step = -1 if reverse else 1
-        diagonal = (self.diagonal[::step] + np.asarray(shifts)[:, None]).ravel()
+        diagonal = (self.diagonal[::step] + shifts[:, None]).ravel()
         beside = np.tile(np.append(self.beside[::step], 0.0), len(shifts))[:-1]
         pivots, lower, info = scipy.linalg.lapack.dpttrf(diagonal, beside, overwrite_d=1, overwrite_e=1)
         return (pivots, lower) if info == 0 else None
@@ -748,15 +744,6 @@ class Tridiagonal:
         """``(T + c)^{-1} right`` (Q, r) at every shift."""
         few = len(factors[0]) // len(right)
         return scipy.linalg.lapack.dpttrs(*factors, np.tile(right, few), overwrite_b=1)[0].reshape(few, -1)
-
-    def inverse_traces(self, factors: tuple[Floats, Floats], shifts: Floats) -> Floats:
-        """Traces (Q,) of the inverses of T + c."""
-        up = self.factors(shifts, reverse=True)
-        assert up is not None  # as T + c has factors from the first entry
-        shape = len(shifts), -1
-        # What both factors leave of a diagonal entry is one over that of the inverse.
-        both = factors[0].reshape(shape) + up[0].reshape(shape)[:, ::-1]
-        return np.sum(1.0 / (both - self.diagonal - np.asarray(shifts)[:, None]), axis=1)
 
 
 def tridiagonal_solves(kernel: Floats, shifts: Floats, right: Floats, rows: Floats) -> tuple[Floats, Floats] | None:
@@ -771,12 +758,10 @@ def tridiagonal_solves(kernel: Floats, shifts: Floats, right: Floats, rows: Floa
         return None
     solved = form.turn(np.asfortranarray(form.solve(factors, both[:, 0]).T), back=True)
     squares, entries = np.zeros((few, len(rows))), np.zeros((FEW_ENTRIES, few, len(rows)))
-    if not len(rows):
-        return solved.T, squares
     # With T + c = L D L': the squares of D^{-1/2} L^{-1} W' a, one entry after the other, of all rows and shifts.
     roots = 1.0 / np.sqrt(factors[0].reshape(few, size).T[..., None])
     steps = np.append(0.0, -factors[1]).reshape(few, size).T[..., None]
-    for block in slices(size, FEW_ENTRIES):
+    for block in slices(size if len(rows) else 0, FEW_ENTRIES):
         before = entries[-1].copy()
         found = entries[: block.stop - block.start]
         for entry, step, moved in zip(found, steps[block], both[block, 1:]):

@@ -272,15 +272,11 @@ class GramSystem(System):
 
 
 class Part(NamedTuple):
-    """Rows (n, p) of any floating type, targets (n, D) in float64, and how much they count.
-
-    ``kernel`` (n, n) are inner products of the rows, their lower triangle, if they are known.
-    """
+    """Rows (n, p) of any floating type, targets (n, D) in float64, and how much they count."""
 
     rows: Array
     targets: Array
     weight: float = 1.0
-    kernel: Array | None = None
 
 
 class RowSystem(System):
@@ -409,7 +405,7 @@ class RowSystem(System):
 
     @cached_property
     def _primal(self) -> GramSystem:
-        blocks = ((V, w) for U, Y, w, _ in self.parts for V, _ in float64_blocks(U, Y))
+        blocks = ((V, w) for U, Y, w in self.parts for V, _ in float64_blocks(U, Y))
         gram = add_up(column_gram(V) if w == 1.0 else w * column_gram(V) for V, w in blocks)
         return GramSystem(gram, self.gradient(self.zero), namespace(gram).sum(self.targets**2, axis=0))
 
@@ -431,23 +427,26 @@ class RowSystem(System):
         if not self.blocked:
             yield self.rows, self.targets, 1.0
             return
-        for U, Y, w, _ in self.parts:
+        for U, Y, w in self.parts:
             for part in slices(int(U.shape[0]), _block_rows(U, columns)):
                 yield as_float64(U[part, :], what="U"), Y[part, :], w
 
 
-def row_system(parts: Sequence[Part]) -> RowSystem:
-    """The least-squares problem of all parts: stacked while that is small, else left where they are."""
+def row_system(parts: Sequence[Part], kernels: Sequence[Array | None] = ()) -> RowSystem:
+    """The least-squares problem of all parts: stacked while that is small, else left where they are.
+
+    ``kernels`` are inner products within each part, where they are known.
+    """
     size = sum(int(part.rows.shape[0]) for part in parts) * int(parts[0].rows.shape[1])
     if size > STACKED:
         return RowSystem.of_parts(parts)
-    known = [(part.weight, part.kernel) for part in parts if part.kernel is not None]
-    return RowSystem(*stack(parts), known if len(known) == len(parts) > 1 else ())
+    known = [(part.weight, kernel) for part, kernel in zip(parts, kernels) if kernel is not None]
+    return RowSystem(*stack(parts), known if len(known) == len(parts) else ())
 
 
 def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
     """All rows and targets on top of each other in float64, each part scaled by the root of its weight."""
-    whole = [(as_float64(U, what="U"), Y, w) for U, Y, w, _ in parts]
+    whole = [(as_float64(U, what="U"), Y, w) for U, Y, w in parts]
     if len(whole) == 1 and whole[0][2] == 1.0:
         return whole[0][:2]
     xp, low = namespace(whole[0][0]), 0

@@ -133,9 +133,9 @@ def common_signs(centred: Sequence[Rows]) -> Floats:
 def _own_head(source: Regression) -> Floats:
     """Coefficients (p,) at the ridge of least error by generalised cross-validation."""
     ridges = SETTINGS.focal_ridges * source.mean_eigenvalue
-    errors, head = source.generalised_path(ridges)
+    errors, heads = source.generalised_path(ridges)
     # Errors below the smallest noise tie: where targets do not vary at all, they are rounding.
-    return head(best_ridge(ridges, np.maximum(errors, SETTINGS.smallest_variance)))
+    return heads[best_ridge(ridges, np.maximum(errors, SETTINGS.smallest_variance))]
 
 
 def _ridge_heads(sources: Sequence[Rows], folds: Integers) -> Floats:
