@@ -267,10 +267,10 @@ class Regression:
         freedom = count - np.sum(filters * values, axis=1) - (self.center is not None)
         return _generalised(squares, freedom, count), squares, freedom
 
-    def generalised_path(self, ridges: Floats) -> tuple[Floats, Floats]:
-        """The errors (Q,) of :meth:`generalised_errors`, and the coefficients (Q, p), without a spectrum.
+    def generalised_fit(self, ridges: Floats, least: float) -> tuple[float, Floats]:
+        """The least error of :meth:`generalised_errors`, and its coefficients (p,), without a spectrum.
 
-        Squares of an exact fit are rounding here.
+        Errors below ``least`` tie: squares of an exact fit are rounding here.
         """
         matrix, right = (self.kernel, self.targets) if self.wide else (self.gram, self.cross)
         form = Tridiagonal(matrix)
@@ -287,8 +287,9 @@ class Regression:
         traces = np.sum(1.0 / (entries - form.diagonal - ridges[:, None]), axis=1)
         count = self.total if self.count is None else self.count
         freedom = count - len(matrix) + ridges * traces - (self.center is not None)
-        heads = form.turn(solved.T.copy(), back=True).T
-        return _generalised(squares, freedom, count), heads @ self.design if self.wide else heads
+        errors = np.maximum(_generalised(squares, freedom, count), least)
+        head = form.turn(solved[best_ridge(ridges, errors), :, None].copy(), back=True)[:, 0]
+        return float(np.min(errors)), head @ self.design if self.wide else head
 
     def prior_paths(self, means: Floats, roots: Floats, noise: Floats | float, scales: Floats) -> tuple[Floats, Floats]:
         """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
@@ -805,8 +806,11 @@ def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floa
 
 def roots_of(covariances: Floats) -> Floats:
     """Factors L with L L' = S, also where S is singular to rounding."""
-    values, vectors = np.linalg.eigh(covariances)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    try:
+        return np.asarray(np.linalg.cholesky(covariances), np.float64)  # in a tenth of the time
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariances)
+        return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 def best_ridge(ridges: Floats, errors: Floats) -> int:

@@ -150,10 +150,11 @@ def find_groups(sums: StackedMoments, prior: Hierarchy) -> Groups:
     shares = np.full(2, 0.5)
     tiny = 1e-9 * np.trace(prior.covariance) / width * np.eye(width)
     pseudo = SETTINGS.pseudo_domains
+    told, toward = sums.grams / prior.noises[:, None, None], sums.crosses / prior.noises[:, None]
     for _ in range(SETTINGS.group_steps):
         inverse = np.linalg.inv(covariances)
-        precision = (sums.grams / prior.noises[:, None, None])[None] + inverse[:, None]
-        pull = (sums.crosses / prior.noises[:, None])[None] + np.einsum("kij,kj->ki", inverse, means)[:, None]
+        precision = told + inverse[:, None]
+        pull = toward + np.einsum("kij,kj->ki", inverse, means)[:, None]
         uncertainties = np.linalg.inv(precision)
         heads = times(uncertainties, pull)
         score = 0.5 * (np.linalg.slogdet(inverse)[1][:, None] - np.linalg.slogdet(precision)[1])

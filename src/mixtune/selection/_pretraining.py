@@ -70,9 +70,7 @@ def joint_error(sources: Sequence[Rows]) -> float:
     It is relative to the variance of targets that are in standard units; infinite where rows are too few to tell.
     """
     joint = _regression([Rows(rows.X - _mean(rows, rows.X), rows.y, rows.sample_weight) for rows in sources])
-    errors, _ = joint.generalised_path(SETTINGS.focal_ridges * joint.mean_eigenvalue)
-    # Errors below the smallest noise tie: they are rounding.
-    return max(float(np.min(errors)), SETTINGS.smallest_variance)
+    return _generalised_fit(joint)[0]
 
 
 def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[TreeColumn, Integers]:
@@ -122,7 +120,7 @@ def boosted(
 
 def common_signs(centred: Sequence[Rows]) -> Floats:
     """1 for sources that keep their sign, -1 for those whose targets change sign."""
-    heads = np.stack([_own_head(_regression([rows])) for rows in centred])
+    heads = np.stack([_generalised_fit(_regression([rows]))[1] for rows in centred])
     features = np.concatenate([rows.X for rows in centred])
     # Functions on all rows, by their inner products: heads A heads' with A = U'U.
     _, vectors = np.linalg.eigh(heads @ (features.T @ features) @ heads.T)
@@ -130,12 +128,9 @@ def common_signs(centred: Sequence[Rows]) -> Floats:
     return np.where(loading >= 0, 1.0, -1.0)
 
 
-def _own_head(source: Regression) -> Floats:
-    """Coefficients (p,) at the ridge of least error by generalised cross-validation."""
-    ridges = SETTINGS.focal_ridges * source.mean_eigenvalue
-    errors, heads = source.generalised_path(ridges)
-    # Errors below the smallest noise tie: where targets do not vary at all, they are rounding.
-    return heads[best_ridge(ridges, np.maximum(errors, SETTINGS.smallest_variance))]
+def _generalised_fit(sums: Regression) -> tuple[float, Floats]:
+    """The least error by generalised cross-validation, and its coefficients (p,); errors below the least noise tie."""
+    return sums.generalised_fit(SETTINGS.focal_ridges * sums.mean_eigenvalue, SETTINGS.smallest_variance)
 
 
 def _ridge_heads(sources: Sequence[Rows], folds: Integers) -> Floats:
