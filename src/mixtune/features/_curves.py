@@ -177,8 +177,10 @@ def fit_splines(X: Floats, weight: Floats, oriented: Oriented, *, knots: Sequenc
     return found
 
 
-def fit_fourier(Z: Floats, weight: Floats, oriented: Oriented, *, width: int, seed: int) -> RandomFeatures:
-    """Random Fourier features of the inputs behind ``Z``; the length scale is the median distance of two rows."""
+def fit_fourier(
+    Z: Floats, weight: Floats, oriented: Oriented, *, width: int, seed: int
+) -> tuple[RandomFeatures, RandomFeatures]:
+    """Random Fourier features of the inputs behind ``Z``, and of ``Z``; length scales are the median row distance."""
     # Rows at even ranks of their norm, whatever order they come in; a row of weight 2 counts as two rows.
     order = np.lexsort((np.sum(Z**2 * np.abs(Z), axis=1), np.round(np.sum(Z**2, axis=1), 9)))
     reached = np.cumsum(weight[order])
@@ -191,4 +193,4 @@ def fit_fourier(Z: Floats, weight: Floats, oriented: Oriented, *, width: int, se
     weights = np.empty_like(drawn.weights)
     weights[oriented.order] = drawn.weights
     weights *= np.sign(oriented.scale)[:, None]
-    return with_weights(drawn, weights, shift=oriented.shift, scale=np.abs(oriented.scale) * length)
+    return with_weights(drawn, weights, shift=oriented.shift, scale=np.abs(oriented.scale) * length), drawn

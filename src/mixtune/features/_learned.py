@@ -124,13 +124,12 @@ class Trees:
     def reachable(self) -> Reachable | None:
         """The same trees by the leaves that rows can reach; None where one has too many, or nodes are not a tree."""
         values = np.zeros((len(self.roots), MOST_LEAVES))
-        nodes: list[tuple[int, int, int]] = []
-        sides = self.left.tolist(), self.right.tolist()
+        sides, nodes = (self.left.tolist(), self.right.tolist()), []
         for tree, root in enumerate(self.roots.tolist()):
-            leaves = _leaves(*sides, root, tree, nodes)
-            if leaves is None:
+            if (found := _leaves(*sides, root)) is None:
                 return None
-            values[tree, : len(leaves)] = self.value[leaves]
+            values[tree, : len(found[0])] = self.value[found[0]]
+            nodes += [(node, tree, bits) for node, bits in found[1]]
         places, trees, left = np.array(nodes, dtype=np.int64).reshape(-1, 3).T
         of_node, thresholds, allowed = self.column[places], [], []
         columns = np.unique(of_node).tolist()
@@ -173,17 +172,16 @@ class Trees:
         return cls(**{**parts, "depth": int(parts["depth"]), "base": float(parts["base"])})
 
 
-def _leaves(
-    left: list[int], right: list[int], root: int, tree: int, nodes: list[tuple[int, int, int]]
-) -> list[int] | None:
-    """Leaves from left to right; adds (node, tree, leaves on the left as bits) of each node."""
+def _leaves(left: list[int], right: list[int], root: int) -> tuple[list[int], list[tuple[int, int]]] | None:
+    """Leaves from left to right, and each node with the leaves on its left as bits."""
     leaves: list[int] = []
+    nodes: list[tuple[int, int]] = []
     begun: dict[int, int] = {}
     waiting = [(root, False)]
     while waiting:
         node, passed = waiting.pop()
         if passed:  # all leaves on the left are known now
-            nodes.append((node, tree, (1 << len(leaves)) - (1 << begun[node])))
+            nodes.append((node, (1 << len(leaves)) - (1 << begun[node])))
             waiting.append((right[node], False))
             continue
         if node in begun or len(leaves) > MOST_LEAVES or len(begun) > 2 * MOST_LEAVES:
@@ -193,7 +191,7 @@ def _leaves(
             leaves.append(node)
         else:
             waiting += [(node, True), (left[node], False)]
-    return leaves if len(leaves) <= MOST_LEAVES else None
+    return (leaves, nodes) if len(leaves) <= MOST_LEAVES else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -806,11 +806,8 @@ def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floa
 
 def roots_of(covariances: Floats) -> Floats:
     """Factors L with L L' = S, also where S is singular to rounding."""
-    try:
-        return np.asarray(np.linalg.cholesky(covariances), np.float64)  # in a tenth of the time
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(covariances)
-        return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    values, vectors = np.linalg.eigh(covariances)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 def best_ridge(ridges: Floats, errors: Floats) -> int:

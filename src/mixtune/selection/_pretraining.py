@@ -60,7 +60,7 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     heads = _ridge_heads(aligned, folds)
     targets, weight = (np.concatenate([getattr(rows, name) for rows in aligned]) for name in ("y", "weight"))
     of_row = np.repeat(folds, [len(rows.y) for rows in sources])
-    trees = boosted(inputs, targets, weight, of_row, seed=seed, options=SETTINGS.trees)
+    trees = boosted(Rows(inputs, targets, weight), of_row, seed=seed, options=SETTINGS.trees)
     return Pretrained(LearnedColumns(oriented, wide, heads, trees), folds, [rows.y for rows in aligned])
 
 
@@ -80,7 +80,7 @@ def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[Tree
     # Folds follow the content of rows, not the order they came in.
     rank = np.argsort(np.lexsort((rows.weight, np.round(y, 9), *np.round(inputs, 9).T)))
     folds = rank % SETTINGS.pretraining_folds
-    trees = boosted(inputs, centred, rows.weight, folds, seed=seed, options=SETTINGS.own_trees)
+    trees = boosted(Rows(inputs, centred, rows.sample_weight), folds, seed=seed, options=SETTINGS.own_trees)
     return TreeColumn(oriented, trees), folds
 
 
@@ -95,9 +95,7 @@ def tree_threads() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="openmp")
 
 
-def boosted(
-    X: Floats, y: Floats, weight: Floats, folds: Integers, *, seed: int, options: dict[str, float]
-) -> list[Trees]:
+def boosted(rows: Rows, folds: Integers, *, seed: int, options: dict[str, float]) -> list[Trees]:
     """Gradient-boosted trees of fixed size, for each fold without its rows."""
     # Imported here, because it takes a second and is used by this function alone.
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -105,7 +103,7 @@ def boosted(
     model = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=seed)
     # Splits are chosen in single precision, and of equally good ones rounding takes one: numbers that differ by
     # rounding, or the order of rows, must not make other trees.
-    X, y = np.round(X, 9), np.round(y, 7)
+    X, y, weight = np.round(rows.X, 9), np.round(rows.y, 7), rows.weight
     order = np.lexsort((weight, y, *X.T))
     found = []
     # On small tables more threads save no time, and where cores are busy they wait for one another.
