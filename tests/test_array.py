@@ -54,6 +54,14 @@ def test_factor_and_solve(size, library):
     assert cholesky(add_to_diagonal(gram, -1e6)) is None
 
 
+@pytest.mark.parametrize("sizes", [(4, 3, 5), (12,), (NARROW, 8)])
+def test_inner_products_from_known_blocks(sizes):
+    X = np.random.default_rng(0).standard_normal((sum(sizes), 20))
+    parts = np.split(X, np.cumsum(sizes)[:-1])
+    known = [(2.0, row_gram(part) / 2.0) for part in parts]
+    np.testing.assert_allclose(np.tril(row_gram(X, known)), np.tril(X @ X.T), atol=1e-12)
+
+
 def test_libraries_do_not_mix():
     torch = pytest.importorskip("torch")
     with pytest.raises(DataError, match="different libraries"):

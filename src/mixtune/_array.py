@@ -245,12 +245,25 @@ def partitioned(values: Array, places: Sequence[int]) -> Array:
     return np.partition(values, places, axis=-1) if is_numpy(values) else namespace(values).sort(values, axis=-1)
 
 
-def row_gram(rows: Array) -> Array:
-    """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads."""
-    with one_thread_for(rows.shape[0] ** 2 * rows.shape[1]):
-        if is_numpy(rows) and rows.shape[0] < NARROW:
+def row_gram(rows: Array, known: Sequence[tuple[float, Array]] = ()) -> Array:
+    """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads.
+
+    ``known`` are factors and blocks that make up its diagonal, for which no product need be formed.
+    """
+    count = int(rows.shape[0])
+    with one_thread_for(count**2 * rows.shape[1]):
+        if not is_numpy(rows) or count >= NARROW:
+            return rows @ rows.T
+        if not known:
             return scipy.linalg.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
-        return rows @ rows.T
+        gram, low = np.empty((count, count), order="F"), 0
+        for factor, block in known:
+            high = low + len(block)
+            np.multiply(factor, block, out=gram[low:high, low:high])
+            if high < count:
+                gram[high:, low:high] = scipy.linalg.blas.dgemm(1.0, rows[high:].T, rows[low:high].T, trans_a=1)
+            low = high
+        return gram
 
 
 def column_gram(rows: Array) -> Array:
@@ -370,6 +383,11 @@ def half_squares(factor: Array, rows: Array) -> np.ndarray[Any, Any]:
 
 def one_norm(matrix: Array) -> float:
     """Largest absolute column sum of a symmetric matrix, read off its lower triangle."""
+    if is_numpy(matrix):
+        # The product with ones, of which BLAS reads one triangle: to it, a C-ordered lower triangle is the upper one.
+        lower = matrix.flags.f_contiguous
+        sizes = np.abs(matrix if lower else matrix.T)
+        return float(np.max(scipy.linalg.blas.dsymv(1.0, sizes, np.ones(len(sizes)), lower=int(lower))))
     xp = namespace(matrix)
     lower = xp.abs(xp.tril(matrix))
     return float(xp.max(xp.sum(lower, axis=0) + xp.sum(lower, axis=1) - xp.linalg.diagonal(lower)))

@@ -51,6 +51,19 @@ def test_solves_without_a_spectrum():
     assert tridiagonal_solves(-kernel, shifts, right, rows) is None
 
 
+@pytest.mark.parametrize("shape", [(30, 6), (9, 12), (12, 1), (1, 3)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_generalised_cross_validation_without_a_spectrum(shape, intercept):
+    regression = make_task(np.random.default_rng(5), *shape, intercept=intercept).free
+    ridges = np.logspace(-3, 2, 9) * regression.mean_eigenvalue
+    errors, _, _ = regression.generalised_errors(ridges)
+    error, head = regression.generalised_fit(ridges, 1e-12)
+    assert error == pytest.approx(np.maximum(errors, 1e-12).min(), rel=1e-9)
+    values, vectors = regression.spectrum
+    best = ridges[best_ridge(ridges, np.maximum(errors, 1e-12))]
+    np.testing.assert_allclose(head, vectors @ (vectors.T @ regression.cross / (values + best)), atol=1e-10)
+
+
 @pytest.mark.parametrize("size", [1, 6])
 @pytest.mark.parametrize("spectrum", [False, True])
 def test_ridge_heads_from_sums(size, spectrum, monkeypatch):
@@ -328,3 +341,12 @@ def test_samples_of_the_same_rows_share_their_spectra(rows, monkeypatch):
                 np.testing.assert_allclose(part, right, atol=1e-12)
     # Four of the samples by themselves, and two that are shared: about the means, and with the constant.
     assert len(made) == 6
+
+
+def test_roots_of_definite_and_of_singular_matrices():
+    rng = np.random.default_rng(8)
+    factors = rng.standard_normal((3, 4, 4))
+    definite, singular = factors @ factors.transpose(0, 2, 1), factors[..., :2] @ factors[..., :2].transpose(0, 2, 1)
+    for matrices in (definite, singular, 0.0 * definite):
+        roots = _ridge_paths.roots_of(matrices)
+        np.testing.assert_allclose(roots @ roots.transpose(0, 2, 1), matrices, atol=1e-12)

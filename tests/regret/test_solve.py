@@ -1,5 +1,7 @@
 """One door: which way a problem is solved, said in the solution, and forced where asked for."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -78,3 +80,16 @@ def test_other_methods_have_no_solver():
         solve(problem, solver="qr")
     with pytest.raises(ParameterError, match="too little"):
         solve(problem, memory_limit=10)
+
+
+@pytest.mark.parametrize("keep_rows", [False, True])
+def test_inner_products_of_the_heads_serve_the_sum(keep_rows):
+    rng = np.random.default_rng(4)
+    rows = [(rng.standard_normal((n, 40)), rng.standard_normal(n)) for n in (9, 12, 6)]
+    fresh, used = ([Moments.from_rows(U, y, keep_rows=keep_rows) for U, y in rows] for _ in range(2))
+    heads = [m.head(ridge=0.1) for m in used]
+    assert [m.kernel is None for m in (*used, *fresh)] == [keep_rows] * 3 + [True] * 3
+    np.testing.assert_allclose([m.head(ridge=2.0) for m in used], [m.head(ridge=2.0) for m in map(copy, fresh)])
+    options = {"weights": [0.5, 0.3, 0.2], "heads": heads, "transfer": 0.1, "stability": 1.0, "horizon": 3}
+    solutions = [solve(RegretProblem(moments=each, **options)) for each in (fresh, used)]
+    np.testing.assert_allclose(solutions[0].coef, solutions[1].coef, rtol=1e-10)

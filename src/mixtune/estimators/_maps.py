@@ -162,7 +162,7 @@ def _curved_maps(
     y = np.concatenate([part.targets[:, 0] for part in parts])
     units = _units(parts)
     oriented = Oriented.of(X, y, weight, shift=units.shift, scale=units.scale)
-    reach = X.min(axis=0), X.max(axis=0)
+    inputs, reach = oriented(X), (X.min(axis=0), X.max(axis=0))
     ends = np.cumsum([len(part.X) for part in parts])[:-1]
     maps: dict[str, Any] = {}
     made: dict[str, Floats] = {}
@@ -171,8 +171,8 @@ def _curved_maps(
         maps["splines"] = fit_splines(X, weight, oriented, knots=SETTINGS.spline_knots, most=most)
         made["splines"] = maps["splines"].transform(X)
     if "Fourier" in tried:
-        fourier = fit_fourier(oriented(X), weight, oriented, width=SETTINGS.fourier_width, seed=seed)
-        maps["Fourier"], made["Fourier"] = Clipped(fourier, *reach), fourier.transform(X)
+        fourier, drawn = fit_fourier(inputs, weight, oriented, width=SETTINGS.fourier_width, seed=seed)
+        maps["Fourier"] = Clipped(fourier, *reach)
     of_part = np.full(len(parts), -1)
     if "learned" in tried:
         order = first + content_order([part.scaled(oriented) for part in parts[first:]])
@@ -186,29 +186,32 @@ def _curved_maps(
             maps[name] = Clipped(learned, *reach)
             made[name] = learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts]))
             aligned.append([replace(rows, y=y) for rows, y in zip(sources, targets)])
-        if "Fourier" in maps and not _act_together(oriented(X), made, ends, order, aligned):
-            del maps["Fourier"], made["Fourier"]
+        if "Fourier" in maps:
+            # To tell, single precision is enough: its cosines take a tenth of the time.
+            rough = np.hstack([inputs, replace(drawn, dtype="float32").transform(inputs)])
+            if not _act_together(np.split(rough, ends), np.split(made["splines"], ends), order, aligned):
+                del maps["Fourier"]
+    if "Fourier" in maps:
+        made["Fourier"] = fourier.transform(X)
     if "boosted" in tried and first and len(parts[0].y) >= SETTINGS.own_rows:
         own, row_folds = learn_own_column(parts[0], oriented, seed=seed)
         maps["boosted"] = Clipped(own, *reach)
         known = len(row_folds)
         made["boosted"] = np.vstack([own.out_of_fold(X[:known], row_folds), own.transform(X[known:])])
-    return maps, of_part, np.split(np.hstack(list(made.values())), ends)
+    return maps, of_part, np.split(np.hstack([made[name] for name in maps]), ends)
 
 
 def _act_together(
-    inputs: Floats, made: Mapping[str, Floats], ends: Integers, order: Integers, aligned: Sequence[Sequence[Rows]]
+    fourier: Sequence[Floats], splines: Sequence[Floats], order: Integers, aligned: Sequence[Sequence[Rows]]
 ) -> bool:
     """Whether Fourier features of all columns fit the sources better than splines of each column, for some output.
 
-    ``inputs`` (n, d) and the features that were ``made`` (n, width) are those of all domains, which end at ``ends``;
-    ``aligned`` are the sources, at the places ``order``, with the targets of each output in one sign.
+    Both are features (n_i, width) of all domains; ``aligned`` are the sources, at the places ``order``, with the
+    targets of each output in one sign.
     """
     # Of classes, squared errors say little.
     if all(len(np.unique(rows.y)) <= 2 for sources in aligned for rows in sources):
         return True
-    both = (made["splines"], np.hstack([inputs, made["Fourier"]]))
-    splines, fourier = (np.split(features, ends) for features in both)
     return any(
         joint_error([replace(rows, X=fourier[k]) for k, rows in zip(order, sources)])
         <= SETTINGS.fourier_error * joint_error([replace(rows, X=splines[k]) for k, rows in zip(order, sources)])

@@ -5,14 +5,14 @@ before their moments are formed; what is fitted later is a linear model of its f
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
-from mixtune._array import Array, check_unmasked
+from mixtune._array import Array, Floats, check_unmasked, to_numpy
 from mixtune._checks import check_whole, set_fields
 from mixtune._messages import counted
 from mixtune._registry import check_array
@@ -118,6 +118,14 @@ def match_library(features: Array, like: Array) -> Array:
     if not is_torch_array(like) and not is_cupy_array(like):
         return features
     return array_namespace(like).asarray(features, device=device(like))
+
+
+def through_numpy(X: Any, n_inputs: int, compute: Callable[[Floats], Floats]) -> Array:
+    """What NumPy computes of the finite rows of ``X``, in the library and on the device of ``X``."""
+    rows = as_rows(X, n_inputs)
+    values = np.asarray(to_numpy(rows), dtype=np.float64)
+    check_finite(values, "X")
+    return match_library(compute(values), rows)
 
 
 @dataclass(frozen=True)

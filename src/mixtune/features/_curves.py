@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.interpolate import BSpline
 from scipy.spatial.distance import pdist
 
-from mixtune._array import Array, Floats, Integers, freeze, to_numpy
+from mixtune._array import Array, Floats, Integers, freeze
 from mixtune._checks import set_fields
 from mixtune._registry import check_array, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import as_rows, check_finite, match_library
+from mixtune.features._base import through_numpy
 from mixtune.features._random import RandomFeatures, with_weights
 
 DEGREE = 2
@@ -72,7 +71,9 @@ class Splines:
         Where ``signs`` (d,) are negative, knots decrease.
         """
         places, size = np.linspace(0.0, 1.0, knots), np.abs(X).max(axis=0)
-        ways: dict[str, Any] = {"axis": 0, "weights": weight, "method": "inverted_cdf"}
+        # Equal weights change nothing, and take most of the time.
+        weights = None if weight is None or np.ptp(weight) == 0 else weight
+        ways: dict[str, Any] = {"axis": 0, "weights": weights, "method": "inverted_cdf"}
         # From below and from above, so that columns of the opposite sign have the same curves.
         found = np.quantile(X, places, **ways) / 2 - np.quantile(-X, places, **ways)[::-1] / 2
         # Knots that differ only by rounding would make a curve jump.
@@ -82,10 +83,7 @@ class Splines:
 
     def transform(self, X: Array, /) -> Array:
         """Compute the splines of the rows of ``X``."""
-        rows = as_rows(X, self.n_inputs)
-        values = np.asarray(to_numpy(rows), dtype=np.float64)
-        check_finite(values, "X")
-        return match_library(np.hstack([_basis(*pair) for pair in zip(values.T, self.knots)]), rows)
+        return through_numpy(X, self.n_inputs, lambda rows: np.hstack(list(map(_basis, rows.T, self.knots))))
 
 
 def _apart(values: Floats, least: float) -> Floats:
@@ -103,9 +101,17 @@ def _basis(column: Floats, knots: Floats) -> Floats:
         return column[:, None]
     sign = np.sign(knots[-1] - knots[0])
     knots = sign * knots
-    ends = np.concatenate([[knots[0]] * DEGREE, knots, [knots[-1]] * DEGREE])
     inside = np.clip(sign * column, knots[0], knots[-1])
-    return np.asarray(BSpline.design_matrix(inside, ends, DEGREE).toarray()[:, 1:])
+    # Between two knots three functions differ from 0, and add up to 1: one falls as the square of the distance to the
+    # upper knot, from the knot before on; one rises as that to the lower knot. Outer knots count several times.
+    place = np.searchsorted(knots[1:-1], inside, side="right")
+    low, high = knots[place], knots[place + 1]
+    before, after = knots[np.maximum(place - 1, 0)], knots[np.minimum(place + 2, len(knots) - 1)]
+    first = (high - inside) ** 2 / ((high - before) * (high - low))
+    last = (inside - low) ** 2 / ((after - low) * (high - low))
+    rows, found = np.arange(len(column)), np.zeros((len(column), len(knots) + DEGREE - 1))
+    found[rows, place], found[rows, place + 1], found[rows, place + 2] = first, 1.0 - first - last, last
+    return found[:, 1:]
 
 
 register(
@@ -151,7 +157,7 @@ class Oriented:
         centred = y - share @ y
         size = float(np.sqrt(share @ centred**2)) or 1.0
         third, fourth, slope = (
-            np.round(part, 9) for part in (share @ Z**3, share @ Z**4, (share * centred / size) @ Z)
+            np.round(part, 9) for part in (share @ (Z * Z * Z), share @ (Z * Z) ** 2, (share * centred / size) @ Z)
         )
         order = np.lexsort((np.abs(slope), np.abs(third), fourth))
         sign = np.where(third != 0, third, slope)
@@ -164,14 +170,19 @@ class Oriented:
 
 def fit_splines(X: Floats, weight: Floats, oriented: Oriented, *, knots: Sequence[int], most: int) -> Splines:
     """Splines with the most knots that give at most ``most`` features in all; if none do, with the fewest."""
-    found = [Splines.at_quantiles(X, knots=count, weight=weight, signs=oriented.scale) for count in knots]
-    return next((each for each in found if each.n_features_out <= most), found[-1])
+    for count in knots:
+        found = Splines.at_quantiles(X, knots=count, weight=weight, signs=oriented.scale)
+        if found.n_features_out <= most:
+            break
+    return found
 
 
-def fit_fourier(Z: Floats, weight: Floats, oriented: Oriented, *, width: int, seed: int) -> RandomFeatures:
-    """Random Fourier features of the inputs behind ``Z``; the length scale is the median distance of two rows."""
+def fit_fourier(
+    Z: Floats, weight: Floats, oriented: Oriented, *, width: int, seed: int
+) -> tuple[RandomFeatures, RandomFeatures]:
+    """Random Fourier features of the inputs behind ``Z``, and of ``Z``; length scales are the median row distance."""
     # Rows at even ranks of their norm, whatever order they come in; a row of weight 2 counts as two rows.
-    order = np.lexsort((np.sum(np.abs(Z) ** 3, axis=1), np.round(np.sum(Z**2, axis=1), 9)))
+    order = np.lexsort((np.sum(Z**2 * np.abs(Z), axis=1), np.round(np.sum(Z**2, axis=1), 9)))
     reached = np.cumsum(weight[order])
     ranks = (np.arange(DISTANCE_ROWS) + 0.5) / DISTANCE_ROWS * reached[-1]
     some = Z[order[np.searchsorted(reached, ranks)]]
@@ -182,4 +193,4 @@ def fit_fourier(Z: Floats, weight: Floats, oriented: Oriented, *, width: int, se
     weights = np.empty_like(drawn.weights)
     weights[oriented.order] = drawn.weights
     weights *= np.sign(oriented.scale)[:, None]
-    return with_weights(drawn, weights, shift=oriented.shift, scale=np.abs(oriented.scale) * length)
+    return with_weights(drawn, weights, shift=oriented.shift, scale=np.abs(oriented.scale) * length), drawn

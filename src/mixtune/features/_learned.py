@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, Floats, Integers, to_numpy
+from mixtune._array import Array, Floats, Integers
 from mixtune._registry import arrays_below, check_array, field_values, joined_arrays, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import as_rows, check_finite, match_library
+from mixtune.features._base import through_numpy
 from mixtune.features._curves import Oriented
 from mixtune.features._random import RandomFeatures, read_random, write_random
 
@@ -124,44 +124,23 @@ class Trees:
     def reachable(self) -> Reachable | None:
         """The same trees by the leaves that rows can reach; None where one has too many, or nodes are not a tree."""
         values = np.zeros((len(self.roots), MOST_LEAVES))
-        masks: list[tuple[int, float, int, int]] = []
+        sides, nodes = (self.left.tolist(), self.right.tolist()), []
         for tree, root in enumerate(self.roots.tolist()):
-            leaves = self._leaves(root, tree, masks)
-            if leaves is None:
+            if (found := _leaves(*sides, root)) is None:
                 return None
-            values[tree, : len(leaves)] = self.value[leaves]
-        columns, thresholds, allowed = sorted({mask[0] for mask in masks}), [], []
+            values[tree, : len(found[0])] = self.value[found[0]]
+            nodes += [(node, tree, bits) for node, bits in found[1]]
+        places, trees, left = np.array(nodes, dtype=np.int64).reshape(-1, 3).T
+        of_node, thresholds, allowed = self.column[places], [], []
+        columns = np.unique(of_node).tolist()
         for column in columns:
-            own = [mask[1:] for mask in masks if mask[0] == column]
-            levels = np.unique([threshold for threshold, _, _ in own])
+            own = of_node == column
+            levels, level = np.unique(self.threshold[places[own]], return_inverse=True)
             kept = np.full((len(levels) + 1, len(self.roots)), np.uint32(2**32 - 1))
-            for threshold, tree, left in own:
-                kept[np.searchsorted(levels, threshold) + 1, tree] &= np.uint32(2**32 - 1 - left)
+            np.bitwise_and.at(kept, (level + 1, trees[own]), ~left[own].astype(np.uint32))
             thresholds.append(levels)
             allowed.append(np.bitwise_and.accumulate(kept, axis=0))
         return Reachable(columns, thresholds, allowed, values.ravel())
-
-    def _leaves(self, root: int, tree: int, masks: list[tuple[int, float, int, int]]) -> list[int] | None:
-        """Leaves from left to right; adds (column, threshold, tree, leaves on the left as bits) of each node."""
-        leaves: list[int] = []
-        begun: dict[int, int] = {}
-        waiting = [(root, False)]
-        while waiting:
-            node, passed = waiting.pop()
-            left, right = int(self.left[node]), int(self.right[node])
-            if passed:  # all leaves on the left are known now
-                bits = sum(1 << place for place in range(begun[node], len(leaves)))
-                masks.append((int(self.column[node]), float(self.threshold[node]), tree, bits))
-                waiting.append((right, False))
-                continue
-            if node in begun or len(leaves) > MOST_LEAVES or len(begun) > 2 * MOST_LEAVES:
-                return None
-            begun[node] = len(leaves)
-            if left == right == node:
-                leaves.append(node)
-            else:
-                waiting += [(node, True), (left, False)]
-        return leaves if len(leaves) <= MOST_LEAVES else None
 
     def __call__(self, X: Floats) -> Floats:
         """The sum of all trees (n,) for the rows of ``X``."""
@@ -191,6 +170,28 @@ class Trees:
         """From what :meth:`arrays` gave."""
         parts = dict(arrays)
         return cls(**{**parts, "depth": int(parts["depth"]), "base": float(parts["base"])})
+
+
+def _leaves(left: list[int], right: list[int], root: int) -> tuple[list[int], list[tuple[int, int]]] | None:
+    """Leaves from left to right, and each node with the leaves on its left as bits."""
+    leaves: list[int] = []
+    nodes: list[tuple[int, int]] = []
+    begun: dict[int, int] = {}
+    waiting = [(root, False)]
+    while waiting:
+        node, passed = waiting.pop()
+        if passed:  # all leaves on the left are known now
+            nodes.append((node, (1 << len(leaves)) - (1 << begun[node])))
+            waiting.append((right[node], False))
+            continue
+        if node in begun or len(leaves) > MOST_LEAVES or len(begun) > 2 * MOST_LEAVES:
+            return None
+        begun[node] = len(leaves)
+        if left[node] == right[node] == node:
+            leaves.append(node)
+        else:
+            waiting += [(node, True), (left[node], False)]
+    return (leaves, nodes) if len(leaves) <= MOST_LEAVES else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,24 +239,16 @@ class LearnedColumns:
 
     def transform(self, X: Array, /) -> Array:
         """Columns of rows that no model was fitted to."""
-        return self._columns(X, range(len(self.trees)))
+        return through_numpy(X, self.n_inputs, lambda rows: self.out_of_fold(rows, np.full(len(rows), -1)))
 
     def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
         """Columns of rows by the models of each row's fold; where ``folds`` (n,) is negative, the mean over all."""
-        found = np.empty((len(X), self.n_features_out))
+        found, inputs = np.empty((len(X), self.n_features_out)), self.oriented(X)
         for place in np.unique(folds).tolist():
-            own = folds == place
-            found[own] = self._columns(X[own], range(len(self.trees)) if place < 0 else [place])
+            own, used = folds == place, range(len(self.trees)) if place < 0 else [place]
+            found[own, 0] = self.wide.products(inputs[own], self.heads[list(used)].mean(axis=0))
+            found[own, 1] = np.mean([self.trees[fold](inputs[own]) for fold in used], axis=0)
         return found
-
-    def _columns(self, X: Array, folds: Sequence[int]) -> Array:
-        rows = as_rows(X, self.n_inputs)
-        values = np.asarray(to_numpy(rows), dtype=np.float64)
-        check_finite(values, "X")
-        inputs = self.oriented(values)
-        ridge = self.wide.products(inputs, self.heads[list(folds)].mean(axis=0))
-        trees = np.mean([self.trees[place](inputs) for place in folds], axis=0)
-        return match_library(np.column_stack([ridge, trees]), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,11 +283,10 @@ class TreeColumn:
 
     def transform(self, X: Array, /) -> Array:
         """The column of rows that no model was fitted to."""
-        rows = as_rows(X, self.n_inputs)
-        values = np.asarray(to_numpy(rows), dtype=np.float64)
-        check_finite(values, "X")
-        inputs = self.oriented(values)
-        return match_library(np.mean([each(inputs) for each in self.trees], axis=0)[:, None], rows)
+        return through_numpy(X, self.n_inputs, lambda rows: self._mean(self.oriented(rows)))
+
+    def _mean(self, inputs: Floats) -> Floats:
+        return np.mean([each(inputs) for each in self.trees], axis=0)[:, None]
 
     def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
         """The column (n, 1) by the model of each row's fold, which has not seen it."""

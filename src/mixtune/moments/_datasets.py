@@ -123,7 +123,7 @@ def weighted_system(moments: Sequence[Moments], weights: Floats) -> System:
     first = active[0][0]
     xp = namespace(first._cross)
     if all(m.keeps_rows for m, _ in active) and _prefers_rows([m for m, _ in active]):
-        return row_system([Part(U, Y, w) for m, w in active for U, Y in m.parts])
+        return row_system([Part(U, Y, w) for m, w in active for U, Y in m.parts], [m.kernel for m, _ in active])
     if len(active) == 1 and active[0][1] == 1.0:  # nothing to add up, nothing to copy
         return GramSystem(first.gram, first._cross, first._square, first._summed)
     cross = sum(w * m._cross for m, w in active)

@@ -38,7 +38,7 @@ from mixtune.errors import DataError
 from mixtune.moments._cost import SolverOptions
 from mixtune.moments._precision import PRECISIONS, narrow_gram, rounding
 from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
-from mixtune.moments._system import GramSystem, Part, System, add_up, rounding_of, row_system
+from mixtune.moments._system import GramSystem, Part, RowSystem, System, add_up, rounding_of, row_system
 
 #: Rows as moments keep them: a copy of their own, made anew from others, or where the user has them.
 Kept = tuple[Array, Array] | ShiftedRows | RowParts
@@ -361,6 +361,12 @@ class Moments:
         if self.keeps_rows:
             return row_system([Part(U, Y) for U, Y in self.parts])
         return GramSystem(self.gram, self._cross, self._square, self._summed)
+
+    @property
+    def kernel(self) -> Array | None:
+        """Inner products (n, n) of kept rows, their lower triangle, where a head needed them and rows are few."""
+        made = vars(self).get("system")  # none is made for this
+        return made.kernel if isinstance(made, RowSystem) and not isinstance(self._kept, RowParts) else None
 
     def head(self, ridge: float, **options: Any) -> Array:
         """Local ridge head: ``argmin |Y - U theta|^2 + ridge |theta|^2``, shape (p,) or (p, D).

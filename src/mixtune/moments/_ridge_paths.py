@@ -292,6 +292,30 @@ class Regression:
         freedom = count - np.sum(filters * values, axis=1) - (self.center is not None)
         return generalised_error(squares, freedom, count), squares, freedom
 
+    def generalised_fit(self, ridges: Floats, least: float) -> tuple[float, Floats]:
+        """The least error of :meth:`generalised_errors`, and its coefficients (p,), without a spectrum.
+
+        Errors below ``least`` tie: squares of an exact fit are rounding here.
+        """
+        matrix, right = (self.kernel, self.targets) if self.wide else (self.gram, self.cross)
+        form = Tridiagonal(matrix)
+        right = form.turn(right[:, None].copy())[:, 0]
+        down, up = form.factors(ridges), form.factors(ridges, step=-1)
+        assert down is not None  # ridges are far above rounding
+        assert up is not None
+        solved = form.solve(down, right)
+        norms = np.sum(solved**2, axis=1)
+        # Residuals are ridge times duals; from sums, they are what is left of the squares of the targets.
+        squares = ridges**2 * norms if self.wide else self.square - solved @ right - ridges * norms
+        # What the factors from both ends leave of a diagonal entry of T + c is one over that of the inverse.
+        entries = down[0].reshape(solved.shape) + up[0].reshape(solved.shape)[:, ::-1]
+        traces = np.sum(1.0 / (entries - form.diagonal - ridges[:, None]), axis=1)
+        count = self.total if self.count is None else self.count
+        freedom = count - len(matrix) + ridges * traces - (self.center is not None)
+        errors = np.maximum(generalised_error(squares, freedom, count), least)
+        head = form.turn(solved[best_ridge(ridges, errors), :, None].copy(), back=True)[:, 0]
+        return float(np.min(errors)), head @ self.design if self.wide else head
+
     def prior_paths(self, means: Floats, roots: Floats, noise: Floats | float, scales: Floats) -> tuple[Floats, Floats]:
         """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
         gram = self.gram[..., None, :, :]
@@ -665,7 +689,7 @@ def _with_constant(sample: Sample) -> Rows:
 def generalised_error(squares: Floats, freedom: Floats, count: float) -> Floats:
     """Generalised cross-validation from sums of squared residuals and the degrees of freedom left of ``count`` rows."""
     with np.errstate(all="ignore"):
-        return np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
+        return np.where(freedom > SATURATED * count, np.maximum(squares, 0.0) * count / freedom**2, np.inf)
 
 
 def spectrum_of(matrix: Floats) -> Spectrum:
@@ -706,35 +730,64 @@ def ridge_heads(gram: Floats, cross: Floats, ridges: Floats) -> Floats:
     >>> ridge_heads(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([3.0, 5.0]), np.array([1.0, 0.0])).tolist()
     [[1.0, 1.0], [1.5, 1.25]]
     """
-    found = tridiagonal_solves(gram, ridges, cross, np.empty((0, len(cross)))) if len(cross) > 1 else None
+    found = tridiagonal_solves(gram, ridges, cross, np.empty((0, len(cross))))
     if found is not None:
         return found[0]
     values, vectors = spectrum_of(gram)
     return (vectors.T @ cross / (values + ridges[:, None])) @ vectors.T
 
 
+class Tridiagonal:
+    """A symmetric matrix K = W T W' with T tridiagonal: a quarter of the work of a spectrum.
+
+    T + c is factored and solved with in no time. Only one triangle of ``matrix`` is read.
+    """
+
+    def __init__(self, matrix: Floats) -> None:
+        self.diagonal, self.beside = matrix[0], np.empty(0)
+        if len(matrix) > 1:
+            found = scipy.linalg.lapack.dsytrd(matrix, lower=1, lwork=64 * len(matrix))
+            self._packed, self.diagonal, self.beside, self._scale, _ = found
+
+    def turn(self, columns: Floats, *, back: bool = False) -> Floats:
+        """``W' columns``, or ``W columns``, in place."""
+        if len(columns) > 1:
+            parts = self._packed[1:, :-1], self._scale, columns[1:], 64 * columns.shape[1]
+            columns[1:] = scipy.linalg.lapack.dormqr("L", "N" if back else "T", *parts)[0]
+        return columns
+
+    def factors(self, shifts: Floats, *, step: int = 1) -> tuple[Floats, Floats] | None:
+        """D (Q r,) and the entries (Q r - 1,) beside the diagonal of L in T + c = L D L'; with step -1, from the end.
+
+        All shifts make one matrix, with zeros between them. None where rounding leaves some T + c indefinite.
+        """
+        diagonal = (self.diagonal[::step] + shifts[:, None]).ravel()
+        beside = np.tile(np.append(self.beside[::step], 0.0), len(shifts))[:-1]
+        pivots, lower, info = scipy.linalg.lapack.dpttrf(diagonal, beside, overwrite_d=1, overwrite_e=1)
+        return (pivots, lower) if info == 0 else None
+
+    def solve(self, factors: tuple[Floats, Floats], right: Floats) -> Floats:
+        """``(T + c)^{-1} right`` (Q, r) at every shift."""
+        few = len(factors[0]) // len(right)
+        return scipy.linalg.lapack.dpttrs(*factors, np.tile(right, few), overwrite_b=1)[0].reshape(few, -1)
+
+
 def tridiagonal_solves(kernel: Floats, shifts: Floats, right: Floats, rows: Floats) -> tuple[Floats, Floats] | None:
     """``(K + c)^{-1} right`` (Q, r), and ``a' (K + c)^{-1} a`` (Q, n) for rows a, at every shift c, without a spectrum.
 
-    K = W T W' with T tridiagonal is a quarter of the work of a spectrum, and T + c is factored and solved with in no
-    time. None where rounding leaves some T + c indefinite. Only one triangle of ``kernel`` is read.
+    None where rounding leaves some K + c indefinite. Only one triangle of ``kernel`` is read.
     """
     size, few = len(kernel), len(shifts)
-    packed, diagonal, beside, scale, _ = scipy.linalg.lapack.dsytrd(kernel, lower=1, lwork=64 * size)
-    reflectors = packed[1:, :-1]
-    both = np.column_stack([right, rows.T])
-    both[1:] = scipy.linalg.lapack.dormqr("L", "T", reflectors, scale, both[1:], 64 * both.shape[1])[0]
-    solved, roots, steps = np.empty((size, few)), np.empty((size, few, 1)), np.zeros((size, few, 1))
-    for k, shift in enumerate(shifts):
-        pivots, lower, info = scipy.linalg.lapack.dpttrf(diagonal + shift, beside)
-        if info != 0:
-            return None
-        solved[:, k] = scipy.linalg.lapack.dpttrs(pivots, lower, both[:, :1])[0][:, 0]
-        roots[:, k, 0], steps[1:, k, 0] = 1.0 / np.sqrt(pivots), -lower
-    solved[1:] = scipy.linalg.lapack.dormqr("L", "N", reflectors, scale, solved[1:], 64 * few)[0]
-    # With T + c = L D L': the squares of D^{-1/2} L^{-1} W' a, one entry after the other, of all rows and shifts.
+    form = Tridiagonal(kernel)
+    both = form.turn(np.column_stack([right, rows.T]))
+    if (factors := form.factors(shifts)) is None:
+        return None
+    solved = form.turn(np.asfortranarray(form.solve(factors, both[:, 0]).T), back=True)
     squares, entries = np.zeros((few, len(rows))), np.zeros((FEW_ENTRIES, few, len(rows)))
-    for block in slices(size, FEW_ENTRIES):
+    # With T + c = L D L': the squares of D^{-1/2} L^{-1} W' a, one entry after the other, of all rows and shifts.
+    roots = 1.0 / np.sqrt(factors[0].reshape(few, size).T[..., None])
+    steps = np.append(0.0, -factors[1]).reshape(few, size).T[..., None]
+    for block in slices(size if len(rows) else 0, FEW_ENTRIES):
         before = entries[-1].copy()
         found = entries[: block.stop - block.start]
         for entry, step, moved in zip(found, steps[block], both[block, 1:]):

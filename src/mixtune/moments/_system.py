@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
 #: Stacked rows up to this many numbers are one array of their own: 128 MB.
 STACKED = 16_777_216
+#: Inner products of at most so many rows are kept, half a megabyte: a sum over datasets needs them again.
+KEPT_ROWS = 256
 #: Numbers in a block: with few columns to multiply it should stay in the cache between its two products, with many it
 #: should be high enough for a product of matrices. Other libraries may sit on devices that like large blocks.
 NARROW_BLOCK, WIDE_BLOCK, LARGE_BLOCK = 131_072, 2_097_152, 16_777_216
@@ -281,13 +283,15 @@ class RowSystem(System):
     """``rows`` (n, p) and ``targets`` (n, D), mostly with n < p.
 
     ``parts`` are where they come from: one array each, or several that are multiplied block by block and stacked only
-    on first access to ``rows``.
+    on first access to ``rows``. ``kernel`` are inner products of few rows, from the first factorisation on; ``known``
+    are weights of and inner products within each part, where others have formed them.
     """
 
     parts: tuple[Part, ...]
+    kernel: Array | None = None
 
-    def __init__(self, rows: Array, targets: Array) -> None:
-        self.rows, self.targets = rows, targets
+    def __init__(self, rows: Array, targets: Array, known: Sequence[tuple[float, Array]] = ()) -> None:
+        self.rows, self.targets, self.known = rows, targets, known
         self.parts, self.blocked = (Part(rows, targets),), False
 
     @classmethod
@@ -365,7 +369,8 @@ class RowSystem(System):
             return self._primal._factored_step(theta, shift, cost)
         blocks = self._blocks(theta.shape[1])
         residual = namespace(theta).concat([w**0.5 * (Y - V @ theta) for V, Y, w in blocks])
-        dual = solve_definite(self._row_gram(), shift, residual, overwrite=True)
+        gram = self._row_gram()
+        dual = solve_definite(gram, shift, residual, overwrite=gram is not self.kernel)
         if dual is not None:
             delta, low = self.zero, 0
             for V, _, w in self._blocks(theta.shape[1]):
@@ -378,8 +383,12 @@ class RowSystem(System):
 
     def _row_gram(self) -> Array:
         """``X X'``, of which the lower triangle will be read."""
+        if self.kernel is not None:
+            return self.kernel
         if not self.blocked:
-            return row_gram(self.rows)
+            gram = row_gram(self.rows, self.known)
+            self.kernel = gram if len(gram) <= KEPT_ROWS else None
+            return gram
         xp, n = namespace(self.zero), self.shape[0]
         gram = xp.zeros((n, n), dtype=xp.float64, device=self.zero.device)
         low = 0
@@ -423,12 +432,16 @@ class RowSystem(System):
                 yield as_float64(U[part, :], what="U"), Y[part, :], w
 
 
-def row_system(parts: Sequence[Part]) -> RowSystem:
-    """The least-squares problem of all parts: stacked while that is small, else left where they are."""
+def row_system(parts: Sequence[Part], kernels: Sequence[Array | None] = ()) -> RowSystem:
+    """The least-squares problem of all parts: stacked while that is small, else left where they are.
+
+    ``kernels`` are inner products within each part, where they are known.
+    """
     size = sum(int(part.rows.shape[0]) for part in parts) * int(parts[0].rows.shape[1])
     if size > STACKED:
         return RowSystem.of_parts(parts)
-    return RowSystem(*stack(parts))
+    known = [(part.weight, kernel) for part, kernel in zip(parts, kernels) if kernel is not None]
+    return RowSystem(*stack(parts), known if len(known) == len(parts) else ())
 
 
 def stack(parts: Sequence[Part]) -> tuple[Array, Array]:

@@ -62,8 +62,7 @@ class StackedMoments(NamedTuple):
         """Means (N, d) and covariances (N, d, d) of the sources' heads under the prior N(mean, covariance)."""
         inverse = np.linalg.inv(covariance)
         uncertainties = np.linalg.inv(self.grams / noises[:, None, None] + inverse)
-        heads = np.einsum("nij,nj->ni", uncertainties, self.crosses / noises[:, None] + mean @ inverse)
-        return heads, uncertainties
+        return times(uncertainties, self.crosses / noises[:, None] + mean @ inverse), uncertainties
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +119,7 @@ def learn_hierarchy(sums: StackedMoments, shrinkage: Shrinkage) -> Hierarchy:
         mean = heads.mean(axis=0)
         apart = heads - mean
         covariance = shrinkage(uncertainties.sum(axis=0) + apart.T @ apart, float(count))
-        squares = _squares(sums, heads) + np.einsum("nij,nji->n", sums.grams, uncertainties)
+        squares = _squares(sums, heads) + np.einsum("nij,nij->n", sums.grams, uncertainties)
         each = np.maximum(squares / sums.totals, smallest)
         noise = float(np.exp(np.mean(np.log(each))))
         noises = (each * sums.totals + SETTINGS.noise_rows * noise) / (sums.totals + SETTINGS.noise_rows)
@@ -151,12 +150,13 @@ def find_groups(sums: StackedMoments, prior: Hierarchy) -> Groups:
     shares = np.full(2, 0.5)
     tiny = 1e-9 * np.trace(prior.covariance) / width * np.eye(width)
     pseudo = SETTINGS.pseudo_domains
+    told, toward = sums.grams / prior.noises[:, None, None], sums.crosses / prior.noises[:, None]
     for _ in range(SETTINGS.group_steps):
         inverse = np.linalg.inv(covariances)
-        precision = (sums.grams / prior.noises[:, None, None])[None] + inverse[:, None]
-        pull = (sums.crosses / prior.noises[:, None])[None] + np.einsum("kij,kj->ki", inverse, means)[:, None]
+        precision = told + inverse[:, None]
+        pull = toward + np.einsum("kij,kj->ki", inverse, means)[:, None]
         uncertainties = np.linalg.inv(precision)
-        heads = np.einsum("knij,knj->kni", uncertainties, pull)
+        heads = times(uncertainties, pull)
         score = 0.5 * (np.linalg.slogdet(inverse)[1][:, None] - np.linalg.slogdet(precision)[1])
         score += 0.5 * np.einsum("kni,kni->kn", pull, heads)
         score -= 0.5 * np.einsum("ki,kij,kj->k", means, inverse, means)[:, None]
@@ -167,8 +167,8 @@ def find_groups(sums: StackedMoments, prior: Hierarchy) -> Groups:
         shares = (total + 1) / (count + 2)
         means = np.einsum("kn,kni->ki", member, heads) / total[:, None]
         apart = heads - means[:, None]
-        spread = np.einsum("kn,knij->kij", member, uncertainties)
-        spread += np.einsum("kn,kni,knj->kij", member, apart, apart) + pseudo * SETTINGS.group_spread * prior.covariance
+        spread = np.einsum("kn,knij->kij", member, uncertainties) + turned(member[..., None] * apart) @ apart
+        spread += pseudo * SETTINGS.group_spread * prior.covariance
         covariances = prior.shrinkage(spread, total + pseudo) + tiny
     return Groups(shares, means, covariances, member)
 
@@ -191,8 +191,13 @@ def task_noise(task: Regression, prior: Hierarchy) -> Floats:
 
 def _squares(sums: StackedMoments, heads: Floats) -> Floats:
     """Sum of squared residuals of each source under its head."""
-    curved = np.einsum("ni,nij,nj->n", heads, sums.grams, heads)
-    return np.maximum(sums.squares - 2 * np.einsum("ni,ni->n", sums.crosses, heads) + curved, 0.0)
+    # A product for each source is faster than one sum over three factors.
+    return np.maximum(sums.squares + np.einsum("ni,ni->n", times(sums.grams, heads) - 2 * sums.crosses, heads), 0.0)
+
+
+def times(matrices: Floats, vectors: Floats) -> Floats:
+    """The product of each matrix (..., d, d) with its vector (..., d)."""
+    return (matrices @ vectors[..., None])[..., 0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,7 +198,7 @@ class MapAverage(Validated):
         weighted = [weight * head for weight, head in zip(self.map_weights, heads)]
         return scattered(weighted, self.blocks, self.width, intercept=self.choices[0].task.intercept)
 
-    @property
+    @cached_property
     def labels(self) -> list[Label]:
         """Of all candidates, with the name of the map where there are several."""
         several = len(self.choices) > 1
@@ -208,23 +208,23 @@ class MapAverage(Validated):
             for family, settings in choice.labels
         ]
 
-    @property
+    @cached_property
     def shares(self) -> Floats:
         return np.concatenate([weight * choice.shares for weight, choice in zip(self.map_weights, self.choices)])
 
-    @property
+    @cached_property
     def errors(self) -> Floats:
         return np.concatenate([choice.errors for choice in self.choices])
 
-    @property
+    @cached_property
     def ridges(self) -> Floats:
         return np.concatenate([choice.ridges for choice in self.choices])
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         return np.concatenate([choice.weights for choice in self.choices])
 
-    @property
+    @cached_property
     def own(self) -> Floats:
         return np.concatenate([choice.own for choice in self.choices])
 

@@ -19,7 +19,6 @@ from threadpoolctl import ThreadpoolController
 from mixtune._array import Floats, Integers
 from mixtune.features import LearnedColumns, Oriented, RandomFeatures, TreeColumn, Trees
 from mixtune.moments import Moments, Regression, Rows, best_ridge, ridge_heads
-from mixtune.selection._pooled import PooledSource
 from mixtune.selection._settings import SETTINGS
 
 
@@ -58,15 +57,10 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     signs = common_signs([Rows(rows.X[:, : SETTINGS.sign_width], rows.y, rows.sample_weight) for rows in centred])
     aligned = [Rows(rows.X, sign * rows.y, rows.sample_weight) for sign, rows in zip(signs, centred)]
     folds = np.arange(len(sources)) % SETTINGS.pretraining_folds
-    count = int(folds.max()) + 1
     heads = _ridge_heads(aligned, folds)
     targets, weight = (np.concatenate([getattr(rows, name) for rows in aligned]) for name in ("y", "weight"))
-    trees = []
-    # On small tables more threads save no time, and where cores are busy they wait for one another.
-    with tree_threads().limit(limits=1):
-        for fold in range(count):
-            used = np.repeat(folds != fold, [len(rows.y) for rows in sources])
-            trees.append(boosted(inputs[used], targets[used], weight[used], seed=seed))
+    of_row = np.repeat(folds, [len(rows.y) for rows in sources])
+    trees = boosted(Rows(inputs, targets, weight), of_row, seed=seed, options=SETTINGS.trees)
     return Pretrained(LearnedColumns(oriented, wide, heads, trees), folds, [rows.y for rows in aligned])
 
 
@@ -76,9 +70,7 @@ def joint_error(sources: Sequence[Rows]) -> float:
     It is relative to the variance of targets that are in standard units; infinite where rows are too few to tell.
     """
     joint = _regression([Rows(rows.X - _mean(rows, rows.X), rows.y, rows.sample_weight) for rows in sources])
-    errors, _, _ = joint.generalised_errors(SETTINGS.focal_ridges * joint.mean_eigenvalue)
-    # Errors below the smallest noise tie: they are rounding.
-    return max(float(np.min(errors)), SETTINGS.smallest_variance)
+    return _generalised_fit(joint)[0]
 
 
 def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[TreeColumn, Integers]:
@@ -88,12 +80,8 @@ def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[Tree
     # Folds follow the content of rows, not the order they came in.
     rank = np.argsort(np.lexsort((rows.weight, np.round(y, 9), *np.round(inputs, 9).T)))
     folds = rank % SETTINGS.pretraining_folds
-    made = []
-    with tree_threads().limit(limits=1):
-        for fold in range(SETTINGS.pretraining_folds):
-            used = folds != fold
-            made.append(boosted(inputs[used], centred[used], rows.weight[used], seed=seed, options=SETTINGS.own_trees))
-    return TreeColumn(oriented, made), folds
+    trees = boosted(Rows(inputs, centred, rows.sample_weight), folds, seed=seed, options=SETTINGS.own_trees)
+    return TreeColumn(oriented, trees), folds
 
 
 @cache
@@ -107,29 +95,40 @@ def tree_threads() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="openmp")
 
 
-def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int, options: dict[str, float] | None = None) -> Trees:
-    """Gradient-boosted trees of fixed size."""
+def boosted(rows: Rows, folds: Integers, *, seed: int, options: dict[str, float]) -> list[Trees]:
+    """Gradient-boosted trees of fixed size, for each fold without its rows."""
     # Imported here, because it takes a second and is used by this function alone.
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    model = HistGradientBoostingRegressor(**(options or SETTINGS.trees), early_stopping=False, random_state=seed)
+    model = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=seed)
     # Splits are chosen in single precision, and of equally good ones rounding takes one: numbers that differ by
     # rounding, or the order of rows, must not make other trees.
-    X, y = np.round(X, 9), np.round(y, 7)
+    X, y, weight = np.round(rows.X, 9), np.round(rows.y, 7), rows.weight
     order = np.lexsort((weight, y, *X.T))
-    # With weights, quantiles of columns take most of the time: equal ones are left out.
-    weights = None if np.ptp(weight) == 0 else weight[order]
-    return Trees.of(model.fit(X[order], y[order], sample_weight=weights))
+    found = []
+    # On small tables more threads save no time, and where cores are busy they wait for one another.
+    with tree_threads().limit(limits=1):
+        for fold in range(int(folds.max()) + 1):
+            used = order[folds[order] != fold]
+            # With weights, quantiles of columns take most of the time: equal ones are left out.
+            weights = None if np.ptp(weight[used]) == 0 else weight[used]
+            found.append(Trees.of(model.fit(X[used], y[used], sample_weight=weights)))
+    return found
 
 
 def common_signs(centred: Sequence[Rows]) -> Floats:
     """1 for sources that keep their sign, -1 for those whose targets change sign."""
-    heads = np.stack([PooledSource.of(_regression([rows])).head for rows in centred])
+    heads = np.stack([_generalised_fit(_regression([rows]))[1] for rows in centred])
     features = np.concatenate([rows.X for rows in centred])
     # Functions on all rows, by their inner products: heads A heads' with A = U'U.
     _, vectors = np.linalg.eigh(heads @ (features.T @ features) @ heads.T)
     loading = vectors[:, -1] * (1.0 if vectors[:, -1].sum() >= 0 else -1.0)
     return np.where(loading >= 0, 1.0, -1.0)
+
+
+def _generalised_fit(sums: Regression) -> tuple[float, Floats]:
+    """The least error by generalised cross-validation, and its coefficients (p,); errors below the least noise tie."""
+    return sums.generalised_fit(SETTINGS.focal_ridges * sums.mean_eigenvalue, SETTINGS.smallest_variance)
 
 
 def _ridge_heads(sources: Sequence[Rows], folds: Integers) -> Floats:
