@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 156
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 29_735
+CODE_LINES = 29_860
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},

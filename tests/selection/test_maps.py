@@ -19,6 +19,7 @@ from mixtune.selection import (
     choose_maps,
     joint_error,
     learn_columns,
+    learn_own_column,
 )
 from mixtune.selection._choose import draw_plan
 from mixtune.selection._model_averaging import ValidationTask, stacked_weights
@@ -235,10 +236,37 @@ def test_learned_columns_are_the_common_curve_out_of_fold():
     mixed = learned.out_of_fold(new, np.arange(len(new)) % 3 - 1)
     np.testing.assert_allclose(mixed[0::3], mean[0::3])
     np.testing.assert_allclose(mixed[2::3], fold(learned, 1)[2::3])
-    other = [Rows(r.X, 100 * rng.standard_normal(60)) if k in (1, 4, 7) else r for k, r in enumerate(sources)]
+    other = [Rows(r.X, r.y + 0.01 * rng.standard_normal(60)) if k in (1, 4, 7) else r for k, r in enumerate(sources)]
     again, _, _ = learn_columns(other, PLAIN, seed=0)
     np.testing.assert_allclose(fold(again, 1)[:, 1], fold(learned, 1)[:, 1])
     assert not np.allclose(fold(again, 0)[:, 1], fold(learned, 0)[:, 1])
+
+
+@pytest.mark.parametrize(("steps", "size"), [(1, "trees"), (12, "more_trees")])
+def test_trees_are_more_where_few_still_improve(steps, size):
+    """One step is found by few trees; a staircase of steps up and down is not."""
+    rng = np.random.default_rng(0)
+    heights = np.append(0.0, rng.permutation(steps) + 1.0)
+
+    def draw():
+        X = rng.uniform(0, 1, (150, 2))
+        return Rows(X, heights[np.floor(X[:, 0] * (steps + 1)).astype(int)] + 0.05 * rng.standard_normal(150))
+
+    learned, _, _ = learn_columns([draw() for _ in range(4)], PLAIN, seed=0)
+    assert [len(each.roots) for each in learned.trees] == [getattr(SETTINGS, size)["max_iter"]] * 3
+
+
+def test_own_trees_are_kept_where_they_tell_more_than_other_columns():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    steps = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+    rows = Rows(X, steps + 0.3 * rng.standard_normal(200))
+    found = learn_own_column(rows, X, PLAIN, seed=0)
+    assert found is not None
+    np.testing.assert_array_equal(found.values, found.column.out_of_fold(X, found.folds))
+    assert np.corrcoef(found.values[:, 0], steps)[0, 1] > 0.8
+    # What is known already need not be learned.
+    assert learn_own_column(rows, steps[:, None], PLAIN, seed=0) is None
 
 
 def test_ridge_columns_are_a_ridge_fit_to_the_other_folds():

@@ -194,10 +194,11 @@ def _curved_maps(
     if "Fourier" in maps:
         made["Fourier"] = fourier.transform(X)
     if "boosted" in tried and first and len(parts[0].y) >= SETTINGS.own_rows:
-        own, row_folds = learn_own_column(parts[0], oriented, seed=seed)
-        maps["boosted"] = Clipped(own, *reach)
-        known = len(row_folds)
-        made["boosted"] = np.vstack([own.out_of_fold(X[:known], row_folds), own.transform(X[known:])])
+        known = len(parts[0].y)
+        others = made["learned 0" if "learned 0" in made else "splines"][:known]
+        if (own := learn_own_column(parts[0], others, oriented, seed=seed)) is not None:
+            maps["boosted"] = Clipped(own.column, *reach)
+            made["boosted"] = np.vstack([own.values, own.column.transform(X[known:])])
     return maps, of_part, np.split(np.hstack([made[name] for name in maps]), ends)
 
 

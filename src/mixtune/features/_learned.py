@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -119,6 +119,10 @@ class Trees:
         base = float(np.ravel(fitted._baseline_prediction)[0])
         value = np.asarray(nodes["value"], np.float64)
         return cls(column, left, right, threshold, value, roots, int(nodes["depth"].max()), base)
+
+    def first(self, count: int) -> Trees:
+        """The first trees alone."""
+        return replace(self, roots=self.roots[:count])
 
     @cached_property
     def reachable(self) -> Reachable | None:

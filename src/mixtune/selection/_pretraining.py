@@ -10,7 +10,8 @@ were not fitted to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     heads = _ridge_heads(aligned, folds)
     targets, weight = (np.concatenate([getattr(rows, name) for rows in aligned]) for name in ("y", "weight"))
     of_row = np.repeat(folds, [len(rows.y) for rows in sources])
-    trees = boosted(Rows(inputs, targets, weight), of_row, seed=seed, options=SETTINGS.trees)
+    trees = Boosting(Rows(inputs, targets, weight), of_row, seed).enough()
     return Pretrained(LearnedColumns(oriented, wide, heads, trees), folds, [rows.y for rows in aligned])
 
 
@@ -73,15 +74,34 @@ def joint_error(sources: Sequence[Rows]) -> float:
     return _generalised_fit(joint)[0]
 
 
-def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[TreeColumn, Integers]:
-    """Boosted trees that are fitted to many focal rows in folds, as a column, and the fold of each row."""
+class OwnColumn(NamedTuple):
+    """Boosted trees of the focal rows, the fold of each row, and their column (n, 1) for these rows, out of fold."""
+
+    column: TreeColumn
+    folds: Integers
+    values: Floats
+
+
+def learn_own_column(rows: Rows, others: Floats, oriented: Oriented, *, seed: int) -> OwnColumn | None:
+    """Boosted trees fitted to the focal rows in folds, if they tell more about these rows than ``others`` (n, k) do."""
     inputs, y = oriented(rows.X), rows.targets[:, 0]
-    centred = _standard_targets(Rows(rows.X, y, rows.sample_weight))
+    centred = Rows(inputs, _standard_targets(Rows(rows.X, y, rows.sample_weight)), rows.sample_weight)
     # Folds follow the content of rows, not the order they came in.
     rank = np.argsort(np.lexsort((rows.weight, np.round(y, 9), *np.round(inputs, 9).T)))
     folds = rank % SETTINGS.pretraining_folds
-    trees = boosted(Rows(inputs, centred, rows.sample_weight), folds, seed=seed, options=SETTINGS.own_trees)
-    return TreeColumn(oriented, trees), folds
+    boosting, known = Boosting(centred, folds, seed), joint_error([replace(centred, X=others)])
+
+    def column(options: dict[str, float]) -> tuple[OwnColumn, float]:
+        trees = TreeColumn(oriented, boosting.fit(options))
+        values = trees.out_of_fold(rows.X, folds)
+        return OwnColumn(trees, folds, values), joint_error([replace(centred, X=values)]) / known
+
+    many = len(y) >= SETTINGS.many_own_rows
+    found, error = column(SETTINGS.own_trees if many else SETTINGS.trees)
+    # Most often a few trees show that more would not do.
+    if not many and error < SETTINGS.hopeless_error and boosting.are_too_few(found.column.trees):
+        found, error = column(SETTINGS.more_trees)
+    return found if error < 1.0 else None
 
 
 @cache
@@ -95,25 +115,48 @@ def tree_threads() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="openmp")
 
 
-def boosted(rows: Rows, folds: Integers, *, seed: int, options: dict[str, float]) -> list[Trees]:
-    """Gradient-boosted trees of fixed size, for each fold without its rows."""
-    # Imported here, because it takes a second and is used by this function alone.
-    from sklearn.ensemble import HistGradientBoostingRegressor
+@dataclass(frozen=True, eq=False)
+class Boosting:
+    """Gradient-boosted trees of rows, for each fold without its rows."""
 
-    model = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=seed)
-    # Splits are chosen in single precision, and of equally good ones rounding takes one: numbers that differ by
-    # rounding, or the order of rows, must not make other trees.
-    X, y, weight = np.round(rows.X, 9), np.round(rows.y, 7), rows.weight
-    order = np.lexsort((weight, y, *X.T))
-    found = []
-    # On small tables more threads save no time, and where cores are busy they wait for one another.
-    with tree_threads().limit(limits=1):
-        for fold in range(int(folds.max()) + 1):
-            used = order[folds[order] != fold]
-            # With weights, quantiles of columns take most of the time: equal ones are left out.
-            weights = None if np.ptp(weight[used]) == 0 else weight[used]
-            found.append(Trees.of(model.fit(X[used], y[used], sample_weight=weights)))
-    return found
+    rows: Rows
+    folds: Integers
+    seed: int
+
+    @cached_property
+    def _parts(self) -> list[tuple[Floats, Floats, Floats | None]]:
+        """Inputs, targets and weights of the rows that are not in each fold."""
+        # Splits are chosen in single precision, and of equally good ones rounding takes one: numbers that differ by
+        # rounding, or the order of rows, must not make other trees.
+        X, y, weight = np.round(self.rows.X, 9), np.round(self.rows.y, 7), self.rows.weight
+        order = np.lexsort((weight, y, *X.T))
+        used = [order[self.folds[order] != fold] for fold in range(int(self.folds.max()) + 1)]
+        # With weights, quantiles of columns take most of the time: equal ones are left out.
+        return [(X[own], y[own], None if np.ptp(weight[own]) == 0 else weight[own]) for own in used]
+
+    def fit(self, options: dict[str, float]) -> list[Trees]:
+        """Trees of fixed size."""
+        # Imported here, because it takes a second and is used by this function alone.
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        model = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=self.seed)
+        # On small tables more threads save no time, and where cores are busy they wait for one another.
+        with tree_threads().limit(limits=1):
+            return [Trees.of(model.fit(X, y, sample_weight=weight)) for X, y, weight in self._parts]
+
+    def are_too_few(self, trees: Sequence[Trees]) -> bool:
+        """Whether the second half of the trees of each fold still makes the errors on its rows much smaller."""
+        errors, rows = np.zeros(2), self.rows
+        for fold, own in enumerate(trees):
+            place = np.flatnonzero(self.folds == fold)
+            for k, part in enumerate((own.first(len(own.roots) // 2), own)):
+                errors[k] += rows.weight[place] @ (rows.y[place] - part(rows.X[place])) ** 2
+        return bool(errors[1] < SETTINGS.unfinished_error**2 * errors[0])
+
+    def enough(self) -> list[Trees]:
+        """A few trees, or more where these are too few."""
+        few = self.fit(SETTINGS.trees)
+        return self.fit(SETTINGS.more_trees) if self.are_too_few(few) else few
 
 
 def common_signs(centred: Sequence[Rows]) -> Floats:

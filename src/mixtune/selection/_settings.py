@@ -101,7 +101,7 @@ class ChoiceSettings:
     fourier_error: float = 0.96
     #: Random features of the ridge model that is learned from the sources, how many of them tell signs, and folds of
     #: sources.
-    pretraining_width: int = 300
+    pretraining_width: int = 150
     sign_width: int = 100
     pretraining_folds: int = 3
     #: Most outputs, or classes, that columns are learned for: each has trees of its own.
@@ -112,13 +112,32 @@ class ChoiceSettings:
             "max_iter": 10,
             "learning_rate": 0.35,
             "max_leaf_nodes": 8,
-            "min_samples_leaf": 20,
+            "min_samples_leaf": 10,
             "max_depth": 6,
         }
     )
-    #: Focal rows from which trees are fitted to them too, in folds of rows, and the parameters of these trees: so many
-    #: rows know more than any source. Without it, errors stop falling at some thousand rows.
-    own_rows: int = 400
+    #: Where all trees together have at most this part of the error of their first half, on sources that they were not
+    #: fitted to, they are too few: more trees take their place. Without it, targets that jump with a column are fitted
+    #: half as well as by other packages; with more trees everywhere, fits take twice as long and errors rise.
+    unfinished_error: float = 0.93
+    more_trees: dict[str, float] = field(
+        default_factory=lambda: {
+            "max_iter": 80,
+            "learning_rate": 0.15,
+            "max_leaf_nodes": 16,
+            "min_samples_leaf": 10,
+            "max_depth": 10,
+        }
+    )
+    #: Focal rows from which trees are fitted to them too, in folds of rows. They are a map of their own where they tell
+    #: more about these rows than the columns that were learned from the sources: elsewhere they take time and change
+    #: nothing. Without them, targets that jump at places of the focal domain's own are missed, and errors stop falling
+    #: at some thousand rows.
+    own_rows: int = 150
+    #: Where few trees have more than this multiple of the error of the learned columns, more trees are not tried.
+    hopeless_error: float = 1.2
+    #: Focal rows from which these trees are more and larger.
+    many_own_rows: int = 400
     own_trees: dict[str, float] = field(
         default_factory=lambda: {
             "max_iter": 150,
