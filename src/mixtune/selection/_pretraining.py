@@ -96,10 +96,9 @@ def learn_own_column(rows: Rows, others: Floats, oriented: Oriented, *, seed: in
         values = trees.out_of_fold(rows.X, folds)
         return OwnColumn(trees, folds, values), joint_error([replace(centred, X=values)]) / known
 
-    many = len(y) >= SETTINGS.many_own_rows
-    found, error = column(SETTINGS.own_trees if many else SETTINGS.trees)
+    found, error = column(SETTINGS.trees)
     # Most often a few trees show that more would not do.
-    if not many and error < SETTINGS.hopeless_error and boosting.are_too_few(found.column.trees):
+    if error < SETTINGS.hopeless_error and boosting.are_too_few(found.column.trees):
         found, error = column(SETTINGS.more_trees)
     return found if error < 1.0 else None
 

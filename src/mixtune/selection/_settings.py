@@ -136,17 +136,6 @@ class ChoiceSettings:
     own_rows: int = 150
     #: Where few trees have more than this multiple of the error of the learned columns, more trees are not tried.
     hopeless_error: float = 1.2
-    #: Focal rows from which these trees are more and larger.
-    many_own_rows: int = 400
-    own_trees: dict[str, float] = field(
-        default_factory=lambda: {
-            "max_iter": 150,
-            "learning_rate": 0.08,
-            "max_leaf_nodes": 31,
-            "min_samples_leaf": 20,
-            "max_depth": 10,
-        }
-    )
     #: Focal rows whose leave-one-out errors count as much as all validation tasks when maps are averaged; fewer count
     #: in proportion. Without it, twenty rows that happen to suit one map decide.
     maps_focal_rows: float = 200.0
