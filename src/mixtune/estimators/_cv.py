@@ -355,9 +355,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     ----------
     feature_map : FeatureMap, "auto" or None
         phi. By default the model averages over maps made from the rows: the inputs themselves, splines of every column
-        with two columns learned from the sources, and random Fourier features where columns act together; with 400
-        focal rows or more also boosted trees fitted to these rows (:attr:`maps_`). With None the model is linear in the
-        inputs; a map that is passed is used without change.
+        with two columns learned from the sources, and random Fourier features where columns act together; with 150
+        focal rows or more also boosted trees fitted to these rows, where they tell more about them than the learned
+        columns do (:attr:`maps_`). With None the model is linear in the inputs; a map that is passed is used without
+        change.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool

@@ -555,8 +555,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     -----
     Coefficients differ from those of :class:`RegretOptimalRegressorCV` for the same focal domain, because covariance
     between coefficients and noise were learned with the domain among the others, and validation tasks are shared
-    between domains of about as many rows. Of the maps of ``feature_map="auto"``, Fourier features are tried with up to
-    four domains only, and boosted trees of a domain's own rows are not.
+    between domains of about as many rows. Of the maps of ``feature_map="auto"``, Fourier features are tried only where
+    no columns are learned, that is, with up to three domains; boosted trees of a domain's own rows are not tried.
 
     Examples
     --------
