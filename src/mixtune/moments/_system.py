@@ -33,6 +33,7 @@ from mixtune._array import (
     is_numpy,
     namespace,
     one_norm,
+    one_thread_for,
     reciprocal_condition,
     row_gram,
     slices,
@@ -357,11 +358,12 @@ class RowSystem(System):
         xp, outputs = namespace(theta), theta.shape[1]
         columns = xp.concat([theta, *directions], axis=1)
         products = np.zeros((len(directions) + 1,) * 2)
-        for V, Y, w in self._blocks(columns.shape[1]):
-            images = V @ columns
-            images[:, :outputs] = Y - images[:, :outputs]
-            added = xp.reshape(images.T, (len(products), -1))
-            products += w * to_numpy(added @ added.T)
+        with one_thread_for(self.shape[0] * self.shape[1] * columns.shape[1]):
+            for V, Y, w in self._blocks(columns.shape[1]):
+                images = V @ columns
+                images[:, :outputs] = Y - images[:, :outputs]
+                added = xp.reshape(images.T, (len(products), -1))
+                products += w * to_numpy(added @ added.T)
         return float(products[0, 0]), products[0, 1:], products[1:, 1:]
 
     def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
