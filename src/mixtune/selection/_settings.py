@@ -117,8 +117,8 @@ class ChoiceSettings:
         }
     )
     #: Where all trees together have at most this part of the error of their first half, on rows that they were not
-    #: fitted to, they are too few: more trees take their place. Without it, targets that jump at many values of a column
-    #: are fitted half as well as by other packages; with more trees everywhere, fits take twice as long.
+    #: fitted to, they are too few: more trees take their place. Without it, targets that jump at many values of a
+    #: column are fitted half as well as by other packages; with more trees everywhere, fits take twice as long.
     unfinished_error: float = 0.93
     more_trees: dict[str, float] = field(
         default_factory=lambda: {
