@@ -23,7 +23,7 @@ from mixtune.selection import (
 )
 from mixtune.selection._choose import draw_plan
 from mixtune.selection._model_averaging import ValidationTask, stacked_weights
-from mixtune.selection._pretraining import common_signs
+from mixtune.selection._pretraining import Boosting, common_signs
 from selection.tasks import changed, make_family, sample_of
 
 WIDTH = 3
@@ -267,6 +267,17 @@ def test_own_trees_are_kept_where_they_tell_more_than_other_columns():
     assert np.corrcoef(found.values[:, 0], steps)[0, 1] > 0.8
     # What is known already need not be learned.
     assert learn_own_column(rows, steps[:, None], PLAIN, seed=0) is None
+
+
+@pytest.mark.parametrize(("fewer", "sizes"), [(1, ["trees"]), (0, ["trees", "more_trees"])])
+def test_many_own_rows_try_more_trees_and_keep_the_better_column(monkeypatch, fewer, sizes):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((SETTINGS.many_own_rows - fewer, 2))
+    rows, fitted, fit = Rows(X, np.sign(X[:, 0]) + 0.5 * rng.standard_normal(len(X))), [], Boosting.fit
+    monkeypatch.setattr(Boosting, "fit", lambda self, options: fitted.append(options) or fit(self, options))
+    found = learn_own_column(rows, rng.standard_normal(X.shape), PLAIN, seed=0)
+    assert fitted == [getattr(SETTINGS, size) for size in sizes]
+    assert len(found.column.trees[0].roots) == SETTINGS.trees["max_iter"]  # one step needs few
 
 
 def test_ridge_columns_are_a_ridge_fit_to_the_other_folds():

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,9 +98,10 @@ def learn_own_column(rows: Rows, others: Floats, oriented: Oriented, *, seed: in
         return OwnColumn(trees, folds, values), joint_error([replace(centred, X=values)]) / known
 
     found, error = column(SETTINGS.trees)
+    many = len(y) >= SETTINGS.many_own_rows
     # Most often a few trees show that more would not do.
-    if error < SETTINGS.hopeless_error and boosting.are_too_few(found.column.trees):
-        found, error = column(SETTINGS.more_trees)
+    if error < SETTINGS.hopeless_error and (many or boosting.are_too_few(found.column.trees)):
+        found, error = min((found, error), column(SETTINGS.more_trees), key=itemgetter(1))
     return found if error < 1.0 else None
 
 

@@ -136,6 +136,8 @@ class ChoiceSettings:
     own_rows: int = 150
     #: Where few trees have more than this multiple of the error of the learned columns, more trees are not tried.
     hopeless_error: float = 1.2
+    #: Focal rows from which more trees are tried elsewhere, and the better of both kept: there is time for them.
+    many_own_rows: int = 400
     #: Focal rows whose leave-one-out errors count as much as all validation tasks when maps are averaged; fewer count
     #: in proportion. Without it, twenty rows that happen to suit one map decide.
     maps_focal_rows: float = 200.0
