@@ -287,10 +287,12 @@ class TreeColumn:
 
     def transform(self, X: Array, /) -> Array:
         """The column of rows that no model was fitted to."""
-        return through_numpy(X, self.n_inputs, lambda rows: self._mean(self.oriented(rows)))
 
-    def _mean(self, inputs: Floats) -> Floats:
-        return np.mean([each(inputs) for each in self.trees], axis=0)[:, None]
+        def mean(rows: Floats) -> Floats:
+            inputs = self.oriented(rows)
+            return np.mean([each(inputs) for each in self.trees], axis=0)[:, None]
+
+        return through_numpy(X, self.n_inputs, mean)
 
     def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
         """The column (n, 1) by the model of each row's fold, which has not seen it."""

@@ -26,6 +26,7 @@ from mixtune.moments._ridge_paths import (
     ridge_heads,
     roots_of,
     spectrum_of,
+    times,
     turned,
 )
 from mixtune.moments._rows import RUN_ENTRIES, LazyRows, Rows
@@ -53,7 +54,7 @@ __all__ += ["Sample", "Scaling", "SolveStats", "SolverOptions", "System", "about
 __all__ += ["best_ridges", "check_alike", "check_target_size", "chunks", "common_center", "generalised_error"]
 __all__ += ["half_solve", "is_constant", "leave_one_out", "left_out_residuals", "local_heads", "loo_ridge"]
 __all__ += ["lower_root", "moved", "no_center", "own_center", "pooled_scale", "pooled_scaling", "posterior"]
-__all__ += ["recentred", "ridge_heads", "roots_of", "rounding_of", "spectrum_of", "turned", "weighted_system"]
+__all__ += ["recentred", "ridge_heads", "roots_of", "rounding_of", "spectrum_of", "times", "turned", "weighted_system"]
 
 if not TYPE_CHECKING:
     __getattr__ = moved_names(__name__, "stream_moments")

@@ -666,6 +666,11 @@ def turned(matrices: Floats) -> Floats:
     return np.swapaxes(matrices, -1, -2)
 
 
+def times(matrices: Floats, vectors: Floats) -> Floats:
+    """The product of each matrix (..., d, d) with its vector (..., d)."""
+    return (matrices @ vectors[..., None])[..., 0]
+
+
 def _about(sample: Sample, center: Center) -> Rows:
     """The rows about a point."""
     rows = sample.known

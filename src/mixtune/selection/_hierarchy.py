@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixtune._array import Floats, Integers
-from mixtune.moments import Batch, Regression, Sample, roots_of, turned
+from mixtune.moments import Batch, Regression, Sample, roots_of, times, turned
 from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, evidence, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
@@ -193,11 +193,6 @@ def _squares(sums: StackedMoments, heads: Floats) -> Floats:
     """Sum of squared residuals of each source under its head."""
     # A product for each source is faster than one sum over three factors.
     return np.maximum(sums.squares + np.einsum("ni,ni->n", times(sums.grams, heads) - 2 * sums.crosses, heads), 0.0)
-
-
-def times(matrices: Floats, vectors: Floats) -> Floats:
-    """The product of each matrix (..., d, d) with its vector (..., d)."""
-    return (matrices @ vectors[..., None])[..., 0]
 
 
 @dataclass(frozen=True, eq=False)

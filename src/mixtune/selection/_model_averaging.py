@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixtune._array import EPSILON, Array, Booleans, Floats, Integers, match, namespace, partitioned
-from mixtune.moments import Sample, best_ridge, best_ridges
+from mixtune.moments import Sample, best_ridge, best_ridges, times
 from mixtune.selection._compare import OWN_ROWS, compare, gain_posterior
 from mixtune.selection._settings import SETTINGS
 
@@ -271,12 +271,12 @@ def _simplex_weights(cross: Floats, prior: Floats, pull: float) -> Floats:
     found, left, ridge = np.empty_like(prior), np.arange(len(prior)), pull * np.eye(size)
 
     def objective(share: Floats) -> Floats:
-        return (share * (_times(cross, share) + pull * np.log(share / prior))).sum(axis=1)
+        return (share * (times(cross, share) + pull * np.log(share / prior))).sum(axis=1)
 
     share = prior / prior.sum(axis=1, keepdims=True)
     now = objective(share)
     for _ in range(MOST_STEPS):
-        slope = 2 * _times(cross, share) + pull * np.log(share / prior)
+        slope = 2 * times(cross, share) + pull * np.log(share / prior)
         # With H = 2 cross diag(share) + pull I, the step is H^{-1} (c - slope), c such that the sum of shares stays.
         sides = np.stack([slope, np.ones_like(slope)], axis=2)
         solved, ones = np.moveaxis(np.linalg.solve(2 * cross * share[:, None] + ridge, sides), 2, 0)
@@ -301,11 +301,6 @@ def _simplex_weights(cross: Floats, prior: Floats, pull: float) -> Floats:
                 break
     found[left] = share
     return found.reshape(shape)
-
-
-def _times(matrices: Floats, vectors: Floats) -> Floats:
-    """Products (B, C) of matrices (B, C, C) and vectors (B, C)."""
-    return (matrices @ vectors[..., None])[..., 0]
 
 
 def _moved(share: Floats, step: Floats) -> Floats:
