@@ -1,6 +1,6 @@
 """What the constants of the choice are worth: python -m benchmarks ablation [--out FILE] [--only WORD ...]
 
-Every number of :class:`mixtune.selection.ChoiceSettings` is halved and doubled, and every family of candidates and
+Every number of :class:`mixtune.choice.ChoiceSettings` is halved and doubled, and every family of candidates and
 every feature map is left out, one change at a time. The tuned regressor is then fitted to the same cases of the known
 problems as without the change. A line says by how much the error changes, as a geometric mean over cases, with its
 standard error over cases. Results are kept case by case in a CSV file; a run that was cut off goes on where it stopped.
@@ -25,8 +25,8 @@ from rich.progress import track
 
 from benchmarks.transfer import VARIANTS, cases, known_problem
 from mixtune import RegretOptimalRegressorCV
+from mixtune.choice import SETTINGS, _choose
 from mixtune.estimators import _maps
-from mixtune.selection import SETTINGS, _choose
 
 OUT = Path("ablation.csv")
 COLUMNS = ("change", "problem", "variant", "focal", "n_train", "seed", "rmse")

@@ -24,9 +24,20 @@ from benchmarks.timing import Claim, Figure
 from benchmarks.transfer import cases, named_problem
 from mixtune.data import NumberColumn, TableEncoder, TargetColumn
 from mixtune.errors import DataError, MissingExtraError
-from mixtune.estimators import FederatedRegressor, RegretOptimalRegressor, RegretOptimalRegressorCV, pooled_twin
-from mixtune.federated import Coordinator, FixedMethod, Key, Limits, Policy, Privacy, Site, Study
+from mixtune.estimators import RegretOptimalRegressor, RegretOptimalRegressorCV
 from mixtune.moments import Rows
+from mixtune_federated import (
+    Coordinator,
+    FederatedRegressor,
+    FixedMethod,
+    Key,
+    Limits,
+    Policy,
+    Privacy,
+    Site,
+    Study,
+    pooled_twin,
+)
 
 #: Members of these problems are small; what their policies would refuse is beside the point here.
 OPEN = Policy(features_per_row=1e9, least_cell=0)

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from benchmarks.timing import Claim
-from mixtune.paper import ResultsStore, run_study
-from mixtune.paper._study import execute, run_seed
-from mixtune.paper.american import TABLE1, run_together
+from mixtune_paper import ResultsStore, run_study
+from mixtune_paper._study import execute, run_seed
+from mixtune_paper.american import TABLE1, run_together
 
 Prices = dict[str, list[float]]
 

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Figure
-from mixtune.options import CustomPayoff, Put, TimeGrid
-from mixtune.options._pricer import ObservedMarkets
-from mixtune.options.training import PathData, TunedLocal, TunedTransfer
+from mixtune_options import CustomPayoff, Put, TimeGrid
+from mixtune_options._pricer import ObservedMarkets
+from mixtune_options.training import PathData, TunedLocal, TunedTransfer
 
 DAYS, STEP, TRAINING, BLOCK, WIDTH = 60, 10, 10, 24, 20
 GRID = TimeGrid(maturity=DAYS / 252, dates=DAYS // STEP, rate=0.05)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Claim, Figure
-from mixtune.options import BlackScholes, CustomPayoff, Heston, MaxCall, Put, TimeGrid, price
+from mixtune_options import BlackScholes, CustomPayoff, Heston, MaxCall, Put, TimeGrid, price
 
 PATHS = 2000
 MORE = 40

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import Claim
-from mixtune.options import BlackScholes, MaxCall, Put, TimeGrid, price
+from mixtune_options import BlackScholes, MaxCall, Put, TimeGrid, price
 
 PUT = {"spot": 36.0, "strike": 40.0, "rate": 0.06, "volatility": 0.2}
 PUBLISHED, ASSETS = 26.15, 5

@@ -1,7 +1,7 @@
 """``python -m benchmarks prices``: prices at default settings against references that others made.
 
 References are closed forms, QuantLib's finite differences and analytic engines, published tables, and for rough Heston
-the Fourier price of :func:`mixtune.options.european` (which the tests hold against QuantLib at H = 1/2, and against the
+the Fourier price of :func:`mixtune_options.european` (which the tests hold against QuantLib at H = 1/2, and against the
 Adams method). Where early exercise is worth nothing (calls without dividends at positive rates, puts at rates that are
 not positive) the European price is the price of the American option, whatever the number of dates.
 
@@ -39,7 +39,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 from mixtune.errors import MixtuneError, ParameterError
-from mixtune.options import (
+from mixtune_options import (
     BlackScholes,
     Call,
     GeometricBasketPut,

@@ -18,8 +18,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import Claim, seconds
-from mixtune.paper import run_study
-from mixtune.paper.american import TABLE1, TableSettings, draw_run, run_beyond, run_table
+from mixtune_paper import run_study
+from mixtune_paper.american import TABLE1, TableSettings, draw_run, run_beyond, run_table
 
 
 def dense_price(seed: int, *, sharing: float = 100.0, settings: TableSettings = TABLE1.settings) -> float:

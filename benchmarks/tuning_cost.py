@@ -22,8 +22,8 @@ from benchmarks.timing import Claim, best_of
 from benchmarks.transfer import cases, known_problem, named_problem
 from benchmarks.transfer.tables import CLASSES, TABLES
 from mixtune import RegretOptimalRegressor, RegretOptimalRegressorCV
+from mixtune.choice import SETTINGS, _pooled
 from mixtune.errors import DataError
-from mixtune.selection import SETTINGS, _pooled
 
 #: As many effective ridges along a path as make 500 candidates of the wide case.
 FINE = np.logspace(-2.0, 0.5, 98)

@@ -1,8 +1,8 @@
 """Redraw the architecture page from the code: python -m docs.architecture
 
 Reads the imports of every module with `ast`, without running any, writes the picture docs/images/folders.svg, and puts
-the table of folders (the first lines of their docstrings) on the page, between `<!-- folders -->` and
-`<!-- end folders -->`.
+the tables of folders and packages (the first lines of their docstrings) on the page, between `<!-- folders -->` and
+`<!-- end folders -->`. The page also lists the names of the core that companions may import.
 """
 
 from __future__ import annotations
@@ -16,156 +16,202 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "mixtune"
 PAGE = ROOT / "docs" / "architecture.md"
 PICTURE = ROOT / "docs" / "images" / "folders.svg"
+#: Every package and its folder of sources; each may import only those before it.
+PACKAGES = {
+    package: ROOT / "packages" / package.replace("_", "-") / "src" / package
+    for package in ("mixtune", "mixtune_options", "mixtune_federated", "mixtune_paper")
+}
+CORE = PACKAGES["mixtune"]
 
-#: The folders and top-level modules, in the order in which data travels. Each may import only those before it.
-ROOMS = (
-    *("_version", "_messages", "errors", "_array", "_checks", "_files", "_registry"),
-    *("data", "features", "moments", "weights", "regret", "selection", "streaming", "engines", "federated"),
-    *("estimators", "options", "paper", "report", "cli", "__main__"),
+#: The folders and top-level modules of the core, in the order in which data travels. Each may import only those before
+#: it.
+FOLDERS = (
+    *("_version", "_messages", "errors", "_companions", "arrays", "checks", "files", "_registry"),
+    *("data", "features", "moments", "weights", "regret", "choice", "streaming", "engines"),
+    *("estimators", "report", "cli", "__main__"),
+    *("options", "federated", "paper"),
 )
 TEAL, GREY = "#1a9988", "#808080"
 
 
 @dataclass(frozen=True)
 class Import:
-    """One module of the package imports another; ``lazy`` if only inside a function or for type checkers."""
+    """One module imports another; ``lazy`` if only inside a function or for type checkers."""
 
     importer: str
     imported: str
     lazy: bool
 
 
-def room_of(module: str) -> str:
+def folder_of(module: str) -> str:
     """The folder or top-level module that a module belongs to; empty for the package itself.
 
     Examples
     --------
-    >>> room_of("mixtune.regret._problem"), room_of("mixtune.errors"), room_of("mixtune")
+    >>> folder_of("mixtune.regret._problem"), folder_of("mixtune.errors"), folder_of("mixtune")
     ('regret', 'errors', '')
     """
     return module.partition(".")[2].partition(".")[0]
 
 
 @cache
-def modules(package: Path = PACKAGE) -> dict[str, Path]:
-    """Every module of the package by its name."""
-    found = {}
+def modules(package: Path = CORE) -> dict[str, Path]:
+    """Every module of a package by its name."""
+    paths = {}
     for path in sorted(package.rglob("*.py")):
         parts = (package.name, *path.relative_to(package).with_suffix("").parts)
-        found[".".join(parts).removesuffix(".__init__")] = path
-    return found
+        paths[".".join(parts).removesuffix(".__init__")] = path
+    return paths
 
 
 def names_imported(path: Path) -> list[tuple[str, bool]]:
     """Every name that a file imports, with its module, and whether it does so lazily."""
-    found = []
+    names = []
 
     def visit(node: ast.AST, lazy: bool) -> None:
         lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         lazy = lazy or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
         if isinstance(node, ast.Import):
-            found.extend((alias.name, lazy) for alias in node.names)
+            names.extend((alias.name, lazy) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.extend((f"{'.' * node.level}{node.module or ''}.{alias.name}", lazy) for alias in node.names)
+            names.extend((f"{'.' * node.level}{node.module or ''}.{alias.name}", lazy) for alias in node.names)
         for child in ast.iter_child_nodes(node):
             visit(child, lazy)
 
     visit(ast.parse(path.read_text(encoding="utf-8")), False)
-    return found
+    return names
 
 
 @cache
-def imports(package: Path = PACKAGE) -> tuple[Import, ...]:
-    """Every import of one module of the package by another."""
+def imports(package: Path = CORE) -> tuple[Import, ...]:
+    """Every import of one module of a package by another."""
     known = modules(package)
-    found = set()
+    pairs = set()
     for importer, path in known.items():
         for name, lazy in names_imported(path):
             while name not in known and "." in name:
                 name = name.rpartition(".")[0]
             if name in known and name != importer:
-                found.add(Import(importer, name, lazy))
-    return tuple(sorted(found, key=lambda one: (one.importer, one.imported, one.lazy)))
+                pairs.add(Import(importer, name, lazy))
+    return tuple(sorted(pairs, key=lambda one: (one.importer, one.imported, one.lazy)))
 
 
-def longest_chain() -> list[str]:
-    """Modules each of which imports the next when it is itself imported, as many as there are."""
+def import_cycle(package: Path = CORE) -> list[str]:
+    """Modules of a package that import one another in a circle when they are imported; empty if there are none."""
     direct: dict[str, list[str]] = {}
-    for one in imports():
-        if not one.lazy:
+    for one in imports(package):
+        if not one.lazy and one.imported != package.name:
             direct.setdefault(one.importer, []).append(one.imported)
+    done: set[str] = set()
 
-    @cache
-    def below(module: str) -> tuple[str, ...]:
-        return (module, *max((below(other) for other in direct.get(module, ())), key=len, default=()))
+    def walk(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return []
+        for other in direct.get(module, ()):
+            if cycle := walk(other, [*path, module]):
+                return cycle
+        done.add(module)
+        return []
 
-    return list(max((below(module) for module in modules()), key=len))
+    return next((cycle for module in modules(package) if (cycle := walk(module, []))), [])
 
 
-def private_imports() -> list[Import]:
-    """Imports of another room's private modules."""
+def private_imports(package: Path = CORE) -> list[Import]:
+    """Imports of another folder's private modules."""
     return [
         one
-        for one in imports()
-        if room_of(one.importer) != room_of(one.imported)
+        for one in imports(package)
+        if folder_of(one.importer) != folder_of(one.imported)
         and any(part.startswith("_") for part in one.imported.split(".")[2:])
     ]
 
 
-def rooms() -> list[str]:
-    """The rooms that exist, in order."""
-    there = {room_of(module) for module in modules()}
-    return [room for room in ROOMS if room in there]
+def folders() -> list[str]:
+    """The folders of the core that exist, in order."""
+    existing = {folder_of(module) for module in modules()}
+    return [folder for folder in FOLDERS if folder in existing]
+
+
+def first_paragraph(path: Path) -> str:
+    """The first paragraph of the docstring of a module, in one line."""
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return docstring.split("\n\n")[0].replace("\n", " ").replace("``", "`").removesuffix(".")
 
 
 def table() -> str:
-    """One line for each room: what it is for, in its own words, and how many modules it has."""
-    sizes = Counter(room_of(module) for module in modules())
-    lines = ["| folder | what it holds | modules |", "|---|---|---|"]
-    for room in rooms():
-        docstring = ast.get_docstring(ast.parse(modules()[f"mixtune.{room}"].read_text(encoding="utf-8")))
-        if docstring:
-            name = f"{room}/" if modules()[f"mixtune.{room}"].name == "__init__.py" else f"{room}.py"
-            about = docstring.split("\n\n")[0].replace("\n", " ").replace("``", "`").removesuffix(".")
-            lines.append(f"| `{name}` | {about} | {sizes[room]} |")
+    """One line for each folder of the core, then one for each companion: what it is for, and how many modules."""
+    sizes = Counter(folder_of(module) for module in modules())
+    lines = ["| folder of the core | what it holds | modules |", "|---|---|---|"]
+    for folder in folders():
+        path = modules()[f"mixtune.{folder}"]
+        if about := first_paragraph(path):
+            name = f"{folder}/" if path.name == "__init__.py" else f"{folder}.py"
+            lines.append(f"| `{name}` | {about} | {sizes[folder]} |")
+    lines += ["", "| companion | what it holds | modules |", "|---|---|---|"]
+    for package, path in PACKAGES.items():
+        if path != CORE:
+            lines.append(f"| `{package}` | {first_paragraph(path / '__init__.py')} | {len(modules(path))} |")
     return "\n".join(lines)
 
 
-def between_rooms() -> dict[tuple[str, str], bool]:
-    """Which room imports which, and whether no room between them already leads there."""
-    pairs = {(room_of(one.importer), room_of(one.imported)) for one in imports()}
+def shared_names(page: str) -> set[str]:
+    """The names of the core that companions may import, as the page lists them between its markers.
+
+    Examples
+    --------
+    >>> page = "<!-- shared names --> | `mixtune.errors` | `DataError`, `Note` | <!-- end shared names -->"
+    >>> sorted(shared_names(page))
+    ['mixtune.errors.DataError', 'mixtune.errors.Note']
+    """
+    section = re.search(r"<!-- shared names -->(.*?)<!-- end shared names -->", page, flags=re.DOTALL)
+    if section is None:
+        raise SystemExit("architecture.md has no markers of shared names")
+    names = set()
+    for module, cell in re.findall(r"\| `(mixtune[\w.]*)` \| (.*?) \|", section[1]):
+        names |= {f"{module}.{name}" for name in re.findall(r"`(\w+)`", cell)}
+    return names
+
+
+def names_of_core(package: Path) -> set[str]:
+    """The names of the core that a companion imports."""
+    names = {name for path in modules(package).values() for name, _ in names_imported(path)}
+    return {name for name in names if name == "mixtune" or name.startswith("mixtune.")}
+
+
+def between_folders() -> dict[tuple[str, str], bool]:
+    """Which folder imports which, and whether no folder between them already leads there."""
+    pairs = {(folder_of(one.importer), folder_of(one.imported)) for one in imports()}
     pairs = {(a, b) for a, b in pairs if a != b and a and b}
 
     @cache
-    def reach(room: str) -> frozenset[str]:
-        return frozenset().union(*({b} | reach(b) for a, b in pairs if a == room))
+    def reach(folder: str) -> frozenset[str]:
+        return frozenset().union(*({b} | reach(b) for a, b in pairs if a == folder))
 
     return {(a, b): not any(b in reach(c) for d, c in pairs if d == a and c != b) for a, b in sorted(pairs)}
 
 
 def picture() -> str:
-    """The rooms from top to bottom, with an arc on the right from each to those that it imports."""
-    shown = [room for room in rooms() if room not in ("_version", "__main__")]
+    """The folders of the core from top to bottom, with an arc on the right from each to those that it imports."""
+    left_out = ("_version", "__main__", "engines", "options", "federated", "paper")
+    shown = [folder for folder in folders() if folder not in left_out]
     step, top, left, width = 30, 12, 8, 110
-    height = {room: top + step * place + 11 for place, room in enumerate(shown)}
+    height = {folder: top + step * place + 11 for place, folder in enumerate(shown)}
     edge = left + width
     lines = []
     # Arcs that follow from others first, so that the others are drawn over them.
-    for (room, other), direct in sorted(between_rooms().items(), key=lambda pair: pair[1]):
-        if room in height and other in height:
-            reach = 14 + 15 * (shown.index(room) - shown.index(other))
+    for (folder, other), direct in sorted(between_folders().items(), key=lambda pair: pair[1]):
+        if folder in height and other in height:
+            reach = 14 + 15 * (shown.index(folder) - shown.index(other))
             style = f'stroke="{TEAL}" stroke-width="1.6"' if direct else f'stroke="{GREY}" stroke-opacity="0.3"'
-            curve = f"M{edge} {height[room]} C{edge + reach} {height[room]} {edge + reach} {height[other]}"
+            curve = f"M{edge} {height[folder]} C{edge + reach} {height[folder]} {edge + reach} {height[other]}"
             lines.append(f'<path d="{curve} {edge} {height[other]}" {style}/>')
-    boxes = [
-        f'<rect x="{left}" y="{height[room] - 11}" width="{width}" height="22" rx="4"/>'
-        f'<text x="{left + 10}" y="{height[room] + 4}">{escape(room)}</text>'
-        for room in shown
-    ]
-    farthest = max(shown.index(a) - shown.index(b) for a, b in between_rooms() if a in height and b in height)
+    boxes = [f'<rect x="{left}" y="{height[folder] - 11}" width="{width}" height="22" rx="4"/>' for folder in shown]
+    labels = [f'<text x="{left + 10}" y="{height[folder] + 4}">{escape(folder)}</text>' for folder in shown]
+    farthest = max(shown.index(a) - shown.index(b) for a, b in between_folders() if a in height and b in height)
     size = f"{edge + 20 + 15 * farthest * 3 // 4} {top + step * len(shown)}"
     return "\n".join(
         [
@@ -174,10 +220,10 @@ def picture() -> str:
             *lines,
             "</g>",
             f'<g fill="{GREY}" fill-opacity="0.12" stroke="{GREY}">',
-            *(box.partition("<text")[0] for box in boxes),
+            *boxes,
             "</g>",
             f'<g fill="{GREY}">',
-            *("<text" + box.partition("<text")[2] for box in boxes),
+            *labels,
             "</g>",
             "</svg>",
             "",
@@ -186,7 +232,7 @@ def picture() -> str:
 
 
 def fill(page: str) -> str:
-    """The page with a fresh table of folders."""
+    """The page with fresh tables of folders and companions."""
     filled, count = re.subn(
         r"(?<=<!-- folders -->\n).*?(?=\n<!-- end folders -->)", lambda _: "\n" + table() + "\n", page, flags=re.DOTALL
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.ablation import OF_COST, OF_OTHER_FITS, read, summary
 
-from mixtune.selection import SETTINGS
+from mixtune.choice import SETTINGS
 
 PAGE = Path(__file__).with_name("constants.md")
 RESULTS = Path(__file__).parent / "results" / "ablation.csv"

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mixtune.paper import ResultsStore
+from mixtune_paper import ResultsStore
 
 PAGE = Path(__file__).with_name("reproduction.md")
 TABLES = (

@@ -34,11 +34,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "packages" / "mixtune" / "tests"
 STORED = ROOT / "tests" / "mutants.json"
 CACHE = ROOT / ".mutants" / "outcomes.json"
-ROOMS = ("regret", "moments", "weights", "selection")
+ROOMS = ("regret", "moments", "weights", "choice")
 LIMIT = 0.85
-COPIED = ("src", "tests", "benchmarks", "docs", "conftest.py", "pyproject.toml")
+COPIED = ("packages", "tests", "benchmarks", "docs", "conftest.py", "pyproject.toml")
 
 OPERATORS: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -141,9 +142,9 @@ def mutants_of(room: str, path: Path) -> Iterator[Mutant]:
 def files_to_run(room: str, path: str) -> list[str]:
     """What to run: the tests named like the file first, because they probably notice; then the rest of the room."""
     words = set(Path(path).stem.split("_"))
-    tests = sorted((ROOT / "tests" / room).rglob("test_*.py"))
+    tests = sorted((TESTS / room).rglob("test_*.py"))
     likely = sorted(tests, key=lambda test: -len(words & set(test.stem.split("_"))))
-    return [*(str(test.relative_to(ROOT)) for test in likely), f"src/mixtune/{room}"]
+    return [*(str(test.relative_to(ROOT)) for test in likely), f"packages/mixtune/src/mixtune/{room}"]
 
 
 #: Runs pytest in a fork of a process that has already imported what most tests need, which takes longer than the tests.
@@ -178,7 +179,7 @@ class Workshop:
                 shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
             elif source.exists():
                 shutil.copy(source, folder / name)
-        given = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
+        given = {**os.environ, "PYTHONPATH": str(folder / "packages/mixtune/src"), "OMP_NUM_THREADS": "1"}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.server = subprocess.Popen([sys.executable, "-c", SERVER], cwd=folder, env=given, **pipes)
 
@@ -212,7 +213,7 @@ class Workshop:
 
 def key_of(mutant: Mutant) -> str:
     """Changes with the file or with the room's tests."""
-    parts = [mutant.text, *(path.read_text("utf-8") for path in sorted((ROOT / "tests" / mutant.room).rglob("*.py")))]
+    parts = [mutant.text, *(path.read_text("utf-8") for path in sorted((TESTS / mutant.room).rglob("*.py")))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
@@ -246,7 +247,7 @@ def main() -> int:
     every = {
         room: [
             mutant
-            for path in sorted((ROOT / "src/mixtune" / room).rglob("*.py"))
+            for path in sorted((ROOT / "packages/mixtune/src/mixtune" / room).rglob("*.py"))
             if path.name != "_settings.py"
             for mutant in mutants_of(room, path)
         ]

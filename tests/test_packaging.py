@@ -1,4 +1,4 @@
-"""Wheel and source distribution: built, complete, and working in an environment that holds nothing else of ours."""
+"""Wheels and source distributions of all packages: built, complete, and working where nothing else of ours is."""
 
 from __future__ import annotations
 
@@ -13,66 +13,107 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from docs.architecture import PACKAGES
 
 import mixtune
 
 ROOT = Path(__file__).parents[1]
-FIT = """
-import numpy as np, mixtune
+DISTRIBUTIONS = {package: folder.parents[1] for package, folder in PACKAGES.items()}
+#: Something small that each package does; the core is installed alone, the companions with what they need.
+SMOKE = {
+    "mixtune": """
+import numpy as np
 from mixtune import RegretOptimalRegressorCV
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 2))
 y = X @ [1.0, 2.0] + 0.1 * rng.normal(size=30)
 model = RegretOptimalRegressorCV().fit(X[:10], y[:10], sources={"b": (X[10:], y[10:])})
 assert abs(model.predict(X) - y).max() < 1
-print(mixtune.__file__)
-"""
+""",
+    "mixtune_options": """
+from mixtune_options import BlackScholes, Put, TimeGrid, price
+market = BlackScholes(spot=36.0, volatility=0.2)
+result = price(market, Put(40.0), TimeGrid(maturity=1.0, dates=5, rate=0.06), paths=500, seed=0)
+assert 4 < result.price < 5, result.price
+""",
+    "mixtune_federated": """
+from mixtune_federated import Study
+assert Study
+""",
+    "mixtune_paper": """
+from mixtune_paper import experiment
+assert experiment("figure1").runs == 10
+""",
+}
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
+    """The wheel and the source distribution of each package."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("built")
     # From a copy, so that nothing is left behind in the checkout.
-    left_out = shutil.ignore_patterns("__pycache__", ".*", "site", "build", "dist")
-    shutil.copytree(ROOT, folder / "project", ignore=left_out)
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
-    subprocess.run(command, cwd=folder / "project", check=True, capture_output=True, text=True)
-    return folder
+    left_out = shutil.ignore_patterns("__pycache__", ".*", "build", "dist")
+    archives = {}
+    for package, project in DISTRIBUTIONS.items():
+        shutil.copytree(project, folder / package / "project", ignore=left_out)
+        command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder / package)]
+        subprocess.run(command, cwd=folder / package / "project", check=True, capture_output=True, text=True)
+        (wheel,) = (folder / package).glob("*.whl")
+        (archive,) = (folder / package).glob("*.tar.gz")
+        archives[package] = wheel, archive
+    return archives
 
 
-def test_wheel_holds_the_package_and_nothing_else(built):
-    (wheel,) = built.glob("*.whl")
-    assert wheel.name == f"mixtune-{mixtune.__version__}-py3-none-any.whl"
+@pytest.mark.parametrize("package", DISTRIBUTIONS)
+def test_wheels_hold_the_package_and_nothing_else(built, package):
+    wheel, _ = built[package]
+    assert wheel.name == f"{package}-{mixtune.__version__}-py3-none-any.whl"
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    package = (path.relative_to(ROOT / "src") for path in (ROOT / "src/mixtune").rglob("*") if path.is_file())
-    assert held == {path.as_posix() for path in package if "__pycache__" not in path.parts}
+    sources = DISTRIBUTIONS[package] / "src"
+    files = (path.relative_to(sources) for path in (sources / package).rglob("*") if path.is_file())
+    assert held == {path.as_posix() for path in files if "__pycache__" not in path.parts}
 
 
-def test_source_distribution_can_be_tested_and_cited(built):
-    (archive,) = built.glob("*.tar.gz")
+@pytest.mark.parametrize("package", DISTRIBUTIONS)
+def test_source_distributions_can_be_tested(built, package):
+    _, archive = built[package]
     with tarfile.open(archive) as opened:
         held = {name.partition("/")[2] for name in opened.getnames()}
-    files = ("README.md", "CITATION.cff", "SECURITY.md", "conftest.py", "Makefile", "tests/test_packaging.py")
-    assert {*files, "docs/index.md", "benchmarks/__main__.py", "src/mixtune/__init__.py"} <= held
+    assert {"README.md", "LICENSE", "pyproject.toml", f"src/{package}/__init__.py"} <= held
+    assert any(name.startswith("tests/test_") for name in held)
 
 
-def test_wheel_works_in_a_clean_environment(built, tmp_path):
+@pytest.mark.parametrize("package", DISTRIBUTIONS)
+def test_wheels_work_in_a_clean_environment(built, package, tmp_path):
     pytest.importorskip("pip")
-    (wheel,) = built.glob("*.whl")
+    if package == "mixtune_federated":
+        pytest.importorskip("cryptography")
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def run(*command):
         done = subprocess.run(command, cwd=tmp_path, env=alone, check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
-    run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
-    # Dependencies come from this environment; .pth files in it, such as that of an editable mixtune, have no effect.
+    needed = {"mixtune", package} | ({"mixtune_options"} if package == "mixtune_paper" else set())
+    wheels = [str(built[name][0]) for name in needed]
+    run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", *wheels)
+    # Dependencies come from this environment, all but ours.
     where = Path(run(str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"))
-    (where / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n{sysconfig.get_paths()['platlib']}\n")
+    for folder in {sysconfig.get_paths()[kind] for kind in ("purelib", "platlib")}:
+        for path in Path(folder).iterdir():
+            if "mixtune" not in path.name and not (where / path.name).exists():
+                (where / path.name).symlink_to(path)
     assert run(str(python), "-m", "mixtune", "--version") == f"mixtune {mixtune.__version__}"
     assert run(str(python.with_name("mixtune")), "--version") == f"mixtune {mixtune.__version__}"
-    assert Path(run(str(python), "-c", FIT)).is_relative_to(where)
+    code = f"{SMOKE[package]}\nimport {package}\nprint({package}.__file__)"
+    assert Path(run(str(python), "-c", code)).is_relative_to(where)
+    for command, owner in {"price": "options", "federate": "federated", "reproduce": "paper"}.items():
+        done = subprocess.run([str(python.with_name("mixtune")), command, "--help"], env=alone, capture_output=True)
+        if f"mixtune_{owner}" in needed:
+            assert done.returncode == 0, done.stderr
+        else:
+            assert done.returncode == 2
+            assert f"pip install 'mixtune[{owner}]'".encode() in done.stderr

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
 from benchmarks.transfer.problems import Case
-from mixtune._array import Floats
+from mixtune.arrays import Floats
 from mixtune.errors import ParameterError
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV
 

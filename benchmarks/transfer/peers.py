@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold
 
 from benchmarks.transfer.methods import ALPHAS, Method, Model, Probability, stack
 from benchmarks.transfer.problems import Case
-from mixtune._array import Floats
+from mixtune.arrays import Floats
 
 #: Of the boosted trees, fixed: what users of tables with some thousand rows often start from.
 ROUNDS, RATE, LEAVES, LEAF_ROWS = 300, 0.05, 15, 20

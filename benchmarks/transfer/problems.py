@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.transfer.tables import CLASSES, load_table
-from mixtune._array import Floats
+from mixtune.arrays import Floats
 from mixtune.data import Domain, Domains
 from mixtune.data.real import load_ames, load_exam, load_sentiment
 from mixtune.errors import DataError, ParameterError

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.transfer.methods import YARDSTICK, Method, available_methods, methods_named
 from benchmarks.transfer.problems import Case, Problem, cases
-from mixtune._array import Floats
+from mixtune.arrays import Floats
 from mixtune.errors import DataError
 
 COVERAGE = 0.9

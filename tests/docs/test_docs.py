@@ -16,7 +16,7 @@ import typer
 
 import mixtune
 from docs.blocks import blocks_of, differences, needs_of, run_page
-from mixtune.cli._app import make_app
+from mixtune.cli import make_app
 from mixtune.data.real import cache_folder, find_archive
 from mixtune.errors import DataError
 

@@ -5,8 +5,8 @@ import csv
 import pytest
 
 from docs import reproduction
-from mixtune.paper import EXPERIMENTS, Outcome, ResultsStore
-from mixtune.paper.statements import table_of
+from mixtune_paper import EXPERIMENTS, Outcome, ResultsStore
+from mixtune_paper.statements import table_of
 
 
 @pytest.fixture

@@ -1,0 +1,470 @@
+"""``mixtune federate``: a study among members who keep their rows, carried by files."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from mixtune.checks import check_choice
+from mixtune.cli import inputs as reading
+from mixtune.cli import outputs
+from mixtune.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from mixtune_federated import Combined, Key, Policy, Study
+    from mixtune_federated.folder import Faults
+
+federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows and send sums, as files.")
+study_app = typer.Typer(no_args_is_help=True, help="Plan a study, join it, check it.")
+federate.add_typer(study_app, name="study")
+
+StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The file of the study, study.toml.")]
+PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
+Focal: TypeAlias = Annotated[str, typer.Option(help="The member that the model is for.")]
+FocalRows: TypeAlias = Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")]
+_KEY_HELP = "The member's key; by default the one next to the study."
+KeyFile: TypeAlias = Annotated[Path | None, typer.Option("--key", help=_KEY_HELP)]
+_CONFIRM_HELP = "Add an exchange in which members confirm who took part."
+_NEW_KEY_HELP = "Where to write the new key; by default NAME.key in the folder of the study."
+_CHECK_HELP = "Check these rows against the study and the default policy."
+_ANSWERS_HELP = "The answers, .mxf; requests beside them are found."
+
+
+@dataclass(frozen=True)
+class StudyFiles:
+    """The study and the key of the member who works on it."""
+
+    study: Annotated[Path, typer.Option("--study", help="The file of the study.")] = Path("study.toml")
+    key: KeyFile = None
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """What members agree on besides columns and target."""
+
+    level: Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")] = 2
+    method: Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed or self-tuned parameters.")] = "fixed"
+    weights: Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighted.")] = "predictive"
+    ridge: Annotated[float, typer.Option(help="Ridge of the local models.")] = 1.0
+    epsilon: Annotated[float, typer.Option(help="Level 3 only: the privacy budget.")] = 3.0
+    delta: Annotated[float, typer.Option(help="Level 3 only: the probability that the guarantee fails.")] = 1e-6
+    drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1
+    confirm: Annotated[bool, typer.Option("--confirm", help=_CONFIRM_HELP)] = False
+    random_width: reading.RandomWidth = None
+    seed: reading.Seed = 0
+
+    def new_study(self, like: Sequence[Path], **about: Any) -> Study:
+        """A study of tables like these."""
+        from mixtune_federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
+
+        return Study.new(
+            like,
+            level=self.level,
+            method=self.method,
+            fixed=FixedMethod(weights=self.weights, ridge=self.ridge),
+            features=FeatureSpec(self.random_width or 0, self.seed),
+            privacy=Privacy(self.epsilon, self.delta),
+            limits=Limits(drop_outs=self.drop_outs, confirm=self.confirm),
+            **about,
+        )
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """Where the model and the report are written."""
+
+    require_all: Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")] = False
+    out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None
+    report: Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")] = None
+    force: reading.Force = False
+    as_json: reading.AsJson = False
+
+    def check(self, inputs: Sequence[Path] = ()) -> None:
+        """Check before any work that the files can be written."""
+        outputs.check_outputs({"--out": self.out, "--report": self.report}, force=self.force, inputs=inputs)
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """How the messages of a trial are carried, and what goes wrong in it."""
+
+    transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files"
+    processes: Annotated[int, typer.Option(help="Maximum number of processes, which the members share.", min=1)] = 8
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0
+    kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None
+    slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None
+    policy: PolicyFile = None
+
+    def faults(self, members: Collection[str]) -> Faults:
+        """What goes wrong, for members that there are."""
+        from mixtune_federated.folder import Faults
+
+        deaths = {name: int(value) for name, value in _pairs(self.kill, members, "--kill").items()}
+        return Faults(deaths, _pairs(self.slow, members, "--slow"))
+
+
+@study_app.command("new")
+@reading.with_groups
+def study_new(
+    study: StudyFile,
+    like: Annotated[list[Path], typer.Option(help="A table with the columns; the first one gives the scales.")],
+    target: reading.Target,
+    focal: Focal,
+    settings: StudySettings,
+    name: Annotated[str, typer.Option(help="Of the study.")] = "study",
+    days: Annotated[int, typer.Option(help="How long the study is open.")] = 90,
+    force: reading.Force = False,
+) -> None:
+    """Plan a study: columns, levels, scales, feature map, method and level.
+
+    Scales are means and standard deviations of the first table, to two digits.
+    Look through the file and edit it before anybody joins; if you edit columns
+    or features, delete the line with the hash of the feature map.
+    """
+    outputs.check_outputs({"STUDY": study}, force=force, inputs=like)
+    made = settings.new_study(like, target=target, focal=focal, name=name, days=days)
+    made.save(study)
+    console = outputs.output()
+    console.print(f"Wrote the study to {outputs.safe(study)}: {made.n_features} features, level {made.level}.")
+    console.print(outputs.safe(made.predicts), soft_wrap=True)
+    console.print(f"Next, every member: mixtune federate study join {outputs.safe(study)} --name NAME")
+
+
+@study_app.command("join")
+def study_join(
+    study: StudyFile,
+    name: Annotated[str, typer.Option(help="The member's name.")],
+    key: Annotated[Path | None, typer.Option(help=_NEW_KEY_HELP)] = None,
+    data: Annotated[Path | None, typer.Option(help="Check these rows against the study.")] = None,
+) -> None:
+    """Make a key for a member and pin its public half in the study. The key file never leaves the member."""
+    from mixtune_federated import Key, Study
+
+    found = Study.load(study)
+    if data is not None:
+        found.read(data)
+    place = key or study.parent / f"{name}.key"
+    made = Key.load(place) if place.exists() else Key.generate(name)
+    if made.name != name:
+        raise ParameterError(f'{place} is the key of "{made.name}", not of "{name}"; pass another --key or --name')
+    joined = found.joined(made.card)
+    if not place.exists():
+        made.save(place)
+    joined.save(study)
+    console = outputs.output()
+    console.print(
+        f'"{outputs.safe(name)}" is a member of study "{outputs.safe(found.name)}"; its key is {outputs.safe(place)}.'
+    )
+    console.print("Send the study file to the next member, the last one to all; never share the key file.")
+
+
+@study_app.command("check")
+def study_check(
+    study: StudyFile,
+    data: Annotated[Path | None, typer.Option(help=_CHECK_HELP)] = None,
+    as_json: reading.AsJson = False,
+) -> None:
+    """Show what was agreed on, and the fingerprint to compare over the telephone."""
+    from mixtune_federated import Policy, Study
+
+    found = Study.load(study)
+    found.check()
+    if data is not None:
+        Policy().check_rows(found.read(data), found.n_features, found.encoder.names)
+    lines = found.describe()
+    if as_json:
+        members = [card.name for card in found.members]
+        outputs.print_json({"fingerprint": found.fingerprint, "members": members, "level": found.level, "says": lines})
+        return
+    outputs.show_lines(outputs.output(), f"Study {found.name}", lines)
+
+
+@federate.command()
+def ask(
+    study: StudyFile,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The answers so far, .mxf.")] = None,
+    out: Annotated[Path, typer.Option(help="Where to write the request.")] = Path("q.mxf"),
+    focal: Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")] = None,
+    key: KeyFile = None,
+    policy: PolicyFile = None,
+    force: reading.Force = False,
+) -> None:
+    """Write the next request: the first one, or the one that follows from the requests and answers so far."""
+    from mixtune_federated import Coordinator, Study
+
+    outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
+    found = Study.load(study)
+    coordinator = Coordinator(found, focal, _key(key, study, found.focal), policy=_policy(policy))
+    request = coordinator.ask(files or ())
+    request.save(out)
+    lost = [f'"{name}" is missing: {why}' for name, why in coordinator.missing(files or ()).items()]
+    outputs.show_lines(outputs.output(), f"Wrote {out}", [*request.explain(), *lost])
+
+
+@federate.command()
+@reading.with_groups
+def answer(
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The request, .mxf.")],
+    data: Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")],
+    out: Annotated[Path, typer.Option(help="Where to write the answer.")],
+    files: StudyFiles,
+    policy: PolicyFile = None,
+    ledger: Annotated[Path | None, typer.Option(help="Record of past releases; by default KEY.ledger.")] = None,
+    force: reading.Force = False,
+) -> None:
+    """Answer a request with sums of the member's rows, or refuse it with a reason.
+
+    Look at the answer with "mixtune federate inspect" before you send it.
+    """
+    from mixtune_federated import Ledger, Site, Study
+
+    outputs.check_outputs({"--out": out}, force=force, inputs=[request, data])
+    found, own = Study.load(files.study), _key(files.key, files.study)
+    book = Ledger(ledger or files.study.parent / f"{own.name}.ledger")
+    made = Site(found, data, own, _policy(policy), ledger=book).answer(request)
+    made.save(out)
+    outputs.show_lines(outputs.output(), f"Wrote {out}", made.explain())
+
+
+@federate.command("inspect")
+def inspect_message(
+    message: Annotated[Path, typer.Argument(metavar="FILE", help="A request or an answer, .mxf.")],
+    study: Annotated[Path | None, typer.Option("--study", help="Check the signature by this study.")] = None,
+    as_json: reading.AsJson = False,
+) -> None:
+    """Describe what a file contains, who can read it and how large it is.
+
+    With --study, a file that its sender did not sign is refused.
+    """
+    from mixtune_federated import Study, read_message
+
+    found, checked = read_message(message), "the signature was not checked; pass --study to check it"
+    if study is not None:
+        found.check(Study.load(study).card(found.sender))
+        checked = f'the signature is that of "{found.sender}", as the study pins it'
+    lines = [*found.explain(), checked]
+    if as_json:
+        outputs.print_json({**found.header, "bytes": found.size, "explained": lines})
+        return
+    outputs.show_lines(outputs.output(), str(message), lines)
+
+
+@federate.command()
+@reading.with_groups
+def combine(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_ANSWERS_HELP)],
+    focal: FocalRows,
+    own: StudyFiles,
+    result: ResultOptions,
+) -> None:
+    """Fit the focal member's model from the answers."""
+    from mixtune_federated import Coordinator, Study
+
+    result.check([*files, focal])
+    found = Study.load(own.study)
+    coordinator = Coordinator(found, focal, _key(own.key, own.study, found.focal))
+    combined = coordinator.combine(files, require_all=result.require_all)
+    _show(_finish(combined, focal, result), result)
+
+
+@federate.command("flower-app")
+@reading.with_groups
+def flower_app(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the files of the app.")],
+    focal: FocalRows,
+    own: StudyFiles,
+    out: Annotated[Path, typer.Option(help="The folder for requests and answers.")] = Path("messages"),
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers to one request.")] = 600.0,
+    force: reading.Force = False,
+) -> None:
+    """Write a Flower app for "flwr run" that carries the messages of a study; paths are those of this machine."""
+    from mixtune_federated import Coordinator, Study, key_path
+    from mixtune_federated.flower import write_app
+
+    if (folder / "pyproject.toml").exists() and not force:
+        raise ParameterError(f"{folder} holds a project; choose another folder, or --force to replace it")
+    found = Study.load(own.study)
+    place = own.key or key_path(own.study.parent, found.focal)
+    Coordinator(found, focal, _key(place, own.study))
+    write_app(folder, study=own.study, focal=focal, key=place, out=out, timeout=timeout)
+    console = outputs.output()
+    console.print(f"Wrote the app to {outputs.safe(folder)}. Run it with: flwr run {outputs.safe(folder)} SUPERLINK")
+
+
+@federate.command()
+@reading.with_groups
+def simulate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="One CSV file for each member, named after it.")],
+    focal: Focal,
+    target: reading.Target,
+    settings: StudySettings,
+    result: ResultOptions,
+    trial: TrialOptions,
+) -> None:
+    """Run a whole study on this machine, with a process for each member, and compare it with the pooled computation.
+
+    Examples:
+
+    mixtune federate simulate schools/ --focal school-1 --target normexam --level 2 --json
+    """
+    check_choice("transport", trial.transport, ("files", "flower"))
+    if trial.transport == "flower" and (trial.kill or trial.slow):
+        raise ParameterError("--kill and --slow go with --transport files; leave them out")
+    result.check()
+    tables = _tables(folder, focal)
+    faults, begin = trial.faults(tables), time.perf_counter()
+    like = [tables[focal], *(path for name, path in tables.items() if name != focal)]
+    study = settings.new_study(like, target=target, focal=focal, name=folder.resolve().name)
+    with outputs.progress_bar(6 if trial.transport == "files" else 6 + len(tables)) as step:
+        combined = _simulated(study, tables, trial, faults, step=step, require_all=result.require_all)
+        step("Comparing with the pooled computation")
+        seconds = time.perf_counter() - begin
+        document = _finish(combined, tables[focal], result)
+        document |= {"difference": _difference(combined, tables), "seconds": seconds}
+    _show(document, result)
+
+
+def _simulated(
+    study: Study,
+    tables: dict[str, Path],
+    trial: TrialOptions,
+    faults: Faults,
+    *,
+    step: Callable[[str], None],
+    require_all: bool,
+) -> Combined:
+    """All exchanges of a study on this machine, with processes for its members, or carried by Flower."""
+    from mixtune_federated import Coordinator, Key
+    from mixtune_federated.folder import Folder, exchange_by_processes
+
+    keys = {name: Key.generate(name) for name in tables}
+    study = study.joined(*(key.card for key in keys.values()))
+    coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(trial.policy))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Folder(Path(place))
+        study.save(folder.path / "study.toml")
+        for name in tables if trial.transport == "flower" else study.sources:
+            keys[name].save(folder.key_path(name))
+        options: dict[str, Any] = {"timeout": trial.timeout, "step": step}
+        if trial.transport == "files":
+            own = {name: tables[name] for name in study.sources}
+            options |= {"processes": trial.processes, "policy": _policy(trial.policy), "faults": faults}
+            with exchange_by_processes(folder, own, **options) as exchange:
+                messages: list[Any] = coordinator.run(exchange, require_all=require_all)
+        else:
+            from mixtune_federated.flower_local import exchange_on_this_machine
+
+            rules = {} if trial.policy is None else {"policy": trial.policy.resolve()}
+            members = {
+                name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()
+            }
+            focal = members.pop(study.focal)
+            options |= {"focal": (focal["data"], focal["key"]), "members": members}
+            coordinator.rejected |= exchange_on_this_machine(folder.path, **options)
+            messages = sorted((folder.path / "messages").glob("*.mxf"))
+        return coordinator.combine(messages, require_all=require_all)
+
+
+def _finish(combined: Combined, focal: Path, result: ResultOptions) -> dict[str, Any]:
+    """The model, its files, and what there is to say."""
+    from mixtune.report import give_verdict, model_facts, page_html
+    from mixtune_federated import FederatedRegressor
+
+    study = combined.study
+    rows = study.read(focal)
+    model = FederatedRegressor.from_study(study).fit(rows.X, rows.y, sources=combined)
+    counts = {study.focal: len(rows.y)}
+    if study.level == 1:
+        counts |= {name: moments.count for name, moments in combined.moments.items()}
+    facts = model_facts(model, counts)
+    verdict = give_verdict(facts).sentence
+    if result.out is not None:
+        encoder = replace(study.encoder, focal=study.focal).to_dict()
+        metadata = {"made_by": "mixtune federate", "verdict": verdict, "encoder": encoder, "notes": model.notes_}
+        model.save(result.out, metadata=outputs.plain(metadata | {"rows": counts}))
+    if result.report is not None:
+        settings = {"level": study.level, "method": study.method, "study": study.name}
+        title = f"{study.encoder.target.name} of {study.focal}"
+        outputs.write_file(result.report, page_html(facts, title=title, settings=settings).encode())
+    about = {"study": study.name, "fingerprint": study.fingerprint, "level": study.level, "method": study.method}
+    about |= {"focal": study.focal, "members": list(combined.names), "guarded": model.guarded_, "made": model.made_}
+    about |= {name: getattr(combined, name) for name in ("missing", "late", "exchanges", "bytes_per_member")}
+    about |= {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta} if study.level == 3 else {}
+    written = {"model": result.out, "report": result.report}
+    return {"verdict": verdict, **about, **outputs.facts_document(facts), "written": written}
+
+
+def _difference(combined: Combined, tables: dict[str, Path]) -> float:
+    """The largest difference of coefficients from the pooled computation, relative to the largest of them."""
+    import numpy as np
+
+    from mixtune_federated import FederatedRegressor, pooled_twin
+
+    study = combined.study
+    rows = {name: study.read(tables[name]) for name in (study.focal, *combined.names)}
+    focal = rows.pop(study.focal)
+    ours = FederatedRegressor.from_study(study, guard=False).fit(focal.X, focal.y, sources=combined)
+    pooled = pooled_twin(combined, focal, rows)
+    mine, theirs = (np.append(each.coef_, each.intercept_) for each in (ours, pooled))
+    return float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs)))
+
+
+def _show(document: dict[str, Any], result: ResultOptions) -> None:
+    if result.as_json:
+        outputs.print_json(document)
+        return
+    console = outputs.output()
+    outputs.show_lines(console, "How the model was made", document["made"])
+    weights = sorted(((each.get("weight") or 0.0, each["name"]) for each in document["domains"]), reverse=True)
+    shown = [f"{name}: {weight:.1%}" for weight, name in weights[: outputs.MOST_DOMAINS]]
+    outputs.show_lines(console, "Weights", shown)
+    lines = [document["verdict"]]
+    lines += [f"root mean squared error on the focal rows, left out in turn: {document['loo_rmse']:.4g}"]
+    lines += [note for note in document["notes"] if note not in document["made"]]
+    if "difference" in document:
+        lines.append(f"difference from the pooled computation: {document['difference']:.2g}")
+        lines.append(f"{document['seconds']:.1f} seconds")
+    outputs.show_lines(console, "Result", lines)
+    outputs.show_written(console, document["written"])
+
+
+def _tables(folder: Path, focal: str) -> dict[str, Path]:
+    """The members' tables by name."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; put one CSV file for each member into it")
+    found = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in (".csv", ".parquet")}
+    if focal not in found:
+        raise DataError(f'{folder} has no table of the focal member "{focal}"; it has {", ".join(list(found)[:8])}')
+    return found
+
+
+def _pairs(given: list[str] | None, names: Collection[str], option: str) -> dict[str, float]:
+    """Options such as NAME=3, for members that there are."""
+    found = {}
+    for pair in given or ():
+        name, _, value = pair.rpartition("=")
+        if name not in names:
+            raise ParameterError(f"{option} {pair}: there is no member {name!r}; write NAME=NUMBER")
+        try:
+            found[name] = float(value)
+        except ValueError as error:
+            raise ParameterError(f"{option} {pair}: {value!r} is not a number; write NAME=NUMBER") from error
+    return found
+
+
+def _policy(path: Path | None) -> Policy:
+    from mixtune_federated import Policy
+
+    return Policy() if path is None else Policy.load(path)
+
+
+def _key(path: Path | None, study: Path, name: str = "") -> Key:
+    from mixtune_federated import Key, key_path
+
+    return Key.load(path or key_path(study.parent, name))

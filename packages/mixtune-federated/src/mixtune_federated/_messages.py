@@ -1,0 +1,197 @@
+"""Messages: a header in the clear, what is sealed to the recipients, and the signature of the sender, in one file.
+
+A message is a safetensors file with a JSON header (:mod:`mixtune.files`). The header says which study it belongs to,
+who sent it, to whom, which request it answers, and in plain words what is inside. The content is encrypted under a key
+of its own, and that key is sealed to each recipient. A relay sees the header and the sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixtune.checks import in_words
+from mixtune.errors import DataError
+from mixtune.files import Arrays, array_digest, pack, unpack, write_file
+from mixtune_federated._keys import KEY_BYTES, TAG_BYTES, Card, Key, decrypt, encrypt
+
+FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
+VERSION = 1
+#: Messages beyond this many bytes are refused before they are read.
+MOST_BYTES = 2**26
+#: What a coordinator may ask, and in which step of a run. Members give one answer in each step, so that whatever must
+#: not be answered twice has one step.
+STEPS = {"moments": 1, "ranks": 2, "parts": 3, "plays": 4, "keys": 1, "sums": 2, "shares": 3, "terms": 3, "trials": 4}
+_SLOT = KEY_BYTES + KEY_BYTES + TAG_BYTES
+_FIELDS = {"kind": str, "version": int, "study": str, "sender": str, "recipients": list, "step": int}
+_FIELDS |= {"reply_to": str, "says": list, "public": dict}
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """A message as it travels.
+
+    Attributes
+    ----------
+    header : dict
+        ``kind`` ("request" or "answer"), ``version``, ``study`` (its fingerprint), ``sender``, ``recipients``,
+        ``step``, ``reply_to`` (the digest of the request that an answer answers), ``says`` (plain words) and ``public``
+        (what everybody may read).
+    arrays : dict
+        The sealed content and its keys.
+    content : bytes
+        The whole file.
+    """
+
+    header: dict[str, Any]
+    arrays: Arrays
+    content: bytes
+    signature: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def kind(self) -> str:
+        return str(self.header["kind"])
+
+    @property
+    def sender(self) -> str:
+        return str(self.header["sender"])
+
+    @property
+    def step(self) -> int:
+        return int(self.header["step"])
+
+    @property
+    def public(self) -> dict[str, Any]:
+        return dict(self.header["public"])
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file whole or not at all."""
+        return write_file(Path(path), self.content, example="answer.mxf")
+
+    def open(self, key: Key) -> tuple[dict[str, Any], Arrays]:
+        """What the message says to the owner of the key."""
+        recipients = self.header["recipients"]
+        what = f'the {self.kind} of "{self.sender}"'
+        if key.name not in recipients:
+            raise DataError(f'{what} is for {", ".join(recipients[:5])}, not for "{key.name}"', code="wrong-key")
+        slot, payload = self.arrays.get("keys"), self.arrays.get("payload")
+        if slot is None or payload is None or slot.shape != (len(recipients), _SLOT):
+            raise DataError(f"{what} lacks what is sealed; ask for it again")
+        context = _text(self.header)
+        inner = key.open(slot[recipients.index(key.name)].tobytes(), what, context)
+        return unpack(decrypt(inner, payload.tobytes(), context, what), form=CONTENT_FORM, where=what)
+
+    def check(self, card: Card) -> None:
+        """Refuse a message that this member did not sign."""
+        if not card.verifies(_signed(self.header, self.arrays), self.signature):
+            problem = f'the {self.kind} of "{self.sender}" is not signed with the key that the study pins'
+            remedy = "it was altered, or somebody else sent it: ask the member over another channel"
+            raise DataError(f"{problem}; {remedy}", code="bad-signature")
+
+    def explain(self) -> list[str]:
+        """What the file says, who can read it and how large it is, in plain words."""
+        header = self.header
+        to = ", ".join(header["recipients"][:5]) + (", ..." if len(header["recipients"]) > 5 else "")
+        lines = [f'{self.kind} of step {self.step}, signed by "{self.sender}", of study {header["study"][:16]}']
+        lines += [f"it says: {line}" for line in header["says"]]
+        lines += [f"only {to} can read that; a relay sees this summary and the size"]
+        seen = [f"{name} = {json.dumps(value)}" for name, value in header["public"].items()]
+        lines += [f"everybody can read: {line if len(line) < 200 else line[:200] + ' ...'}" for line in seen]
+        return [*lines, f"size: {in_words(self.size)} ({self.size:,} bytes)"]
+
+
+def write_message(
+    key: Key,
+    recipients: Sequence[Card],
+    *,
+    kind: str,
+    study: str,
+    step: int,
+    says: Sequence[str],
+    reply_to: str = "",
+    public: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    arrays: Mapping[str, Any] | None = None,
+) -> Message:
+    """Seal ``spec`` and ``arrays`` to the recipients, and sign the whole."""
+    header = {"kind": kind, "version": VERSION, "study": study, "sender": key.name, "step": step}
+    header |= {"recipients": [card.name for card in recipients], "reply_to": reply_to}
+    header |= {"says": list(says), "public": dict(public or {})}
+    context, inner = _text(header), os.urandom(KEY_BYTES)
+    payload = encrypt(inner, pack(spec or {}, arrays or {}, form=CONTENT_FORM), context)
+    slots = b"".join(card.seal(inner, context) for card in recipients)
+    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT)
+    held = {"payload": np.frombuffer(payload, dtype=np.uint8), "keys": keys}
+    signature = key.sign(_signed(header, held))
+    content = pack({"header": header, "signature": signature.hex()}, held, form=FORM)
+    return Message(header, held, content, signature)
+
+
+def read_message(source: str | Path | bytes, *, most_bytes: int = MOST_BYTES) -> Message:
+    """Read a message; its size and shape are checked here, its signature by :meth:`Message.check`."""
+    where = "the message" if isinstance(source, bytes) else str(source)
+    if isinstance(source, bytes):
+        content, size = source, len(source)
+    else:
+        path = Path(source)
+        if not path.is_file():
+            raise DataError(f"there is no file {path}; check the name and the folder")
+        size = path.stat().st_size
+        content = b"" if size > most_bytes else path.read_bytes()
+    if size > most_bytes:
+        raise DataError(f"{where} has {in_words(size)}, more than the {in_words(most_bytes)} that a message may have")
+    spec, arrays = unpack(content, form=FORM, where=where)
+    header = spec.get("header")
+    if not isinstance(header, dict) or any(type(header.get(name)) is not kind for name, kind in _FIELDS.items()):
+        raise DataError(f"{where} is not a message: its header is incomplete; ask for it again")
+    if header["version"] > VERSION:
+        raise DataError(
+            f"{where} is of version {header['version']}, this mixtune reads up to {VERSION}; update mixtune"
+        )
+    texts = [*header["recipients"], *header["says"]]
+    if header["kind"] not in ("request", "answer") or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{where} is not a message: its header is damaged; ask for it again")
+    try:
+        signature = bytes.fromhex(spec["signature"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{where} has no signature; ask for it again") from error
+    return Message(header, arrays, content, signature)
+
+
+def canonical(value: Any) -> bytes:
+    """A value as JSON that is the same everywhere: what hashes and signatures are computed of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def hashed(*parts: bytes) -> bytes:
+    """SHA-256 of several parts, each with its length before it."""
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(struct.pack("<Q", len(part)) + part)
+    return sha.digest()
+
+
+def _text(header: Mapping[str, Any]) -> bytes:
+    return b"mixtune/1 message\n" + canonical(header)
+
+
+def _signed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    return hashed(_text(header), array_digest(arrays).encode())

@@ -1,0 +1,538 @@
+"""The study: what all members agreed on before anything is sent, in one text file that people can read.
+
+``study.toml`` names the members with their pinned keys, the columns with their levels and scales, the feature map with
+its hash, the method, the level of protection and the limits. Its fingerprint stands in every message; a request that
+differs from the study in anything is refused. People compare the fingerprint over the telephone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from mixtune.arrays import Floats
+from mixtune.checks import check_choice, check_nonnegative, check_positive, check_whole
+from mixtune.data import (
+    UTF8,
+    CsvFormat,
+    LevelColumn,
+    NumberColumn,
+    TableEncoder,
+    TargetColumn,
+    as_table,
+    read_file,
+    read_table,
+    read_training,
+)
+from mixtune.errors import DataError, Note, ParameterError, quoted
+from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
+from mixtune.files import write_file
+from mixtune.moments import Rows
+from mixtune_federated._keys import Card, Key
+from mixtune_federated._messages import MOST_BYTES, Message, canonical, write_message
+from mixtune_federated._policy import Policy
+
+_FORMAT, _VERSION = "mixtune-study", 1
+#: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
+DIGITS = 2
+#: What a study states about a column besides its scales.
+_COLUMN_FIELDS = ("kind", "name", "levels", "parts", "origin", "dates")
+#: What a study says about missing values.
+_FILL = "a study does not fill in values: fill or drop these rows in the member's table"
+METHODS, WEIGHTS = ("fixed", "tuned"), ("predictive", "equal")
+
+
+@dataclass(frozen=True)
+class FixedMethod:
+    """Parameters of the method at fixed parameters, as :class:`mixtune.RegretOptimalRegressor` has them."""
+
+    weights: str = "predictive"
+    ridge: float = 1.0
+    transfer: float = 1.0
+    stability: float = 1.0
+    horizon: int = 10
+    sharing: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("weights", self.weights, WEIGHTS)
+        for name in ("ridge", "transfer", "stability"):
+            check_nonnegative(name, getattr(self, name))
+        check_whole("horizon", self.horizon, least=1)
+        if self.sharing is not None:
+            check_nonnegative("sharing", self.sharing)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What level 3 promises: (epsilon, delta), and the public bounds that rows are clipped to.
+
+    ``row_norm`` bounds the length of a row of features, in the units of the study; ``target_bound`` that of a target,
+    in multiples of the target's scale.
+    """
+
+    epsilon: float = 3.0
+    delta: float = 1e-6
+    row_norm: float | None = None
+    target_bound: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_positive("target_bound", self.target_bound)
+        if self.row_norm is not None:
+            check_positive("row_norm", self.row_norm)
+        if not 0 < self.delta < 0.5:
+            raise ParameterError(f"delta must be between 0 and 0.5; got {self.delta!r}")
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """The feature map: the columns themselves, and ``width`` random features beside them."""
+
+    width: int = 0
+    seed: int = 0
+
+    def build(self, shift: Floats, scale: Floats) -> Scaled:
+        inputs = len(shift)
+        inner: Any = Identity(inputs)
+        if self.width:
+            units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": self.seed}
+            inner = Concatenate([inner, RandomFeatures(n_inputs=inputs, width=self.width, **units)])
+        return Scaled(inner, shift, scale)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest message, and how many members may drop out between the two exchanges of masked sums.
+
+    Of k neighbours, k - ``drop_outs`` are needed to recover the masks of one that dropped out: as many would have to
+    collude with the coordinator to read a member's sums. With ``confirm`` every answer has a mask of its own, which the
+    neighbours take off in a third exchange: for a member that took part, or else those of a member that dropped out,
+    never both. A coordinator that reports a member as gone although it answered then learns nothing.
+    Up to ``complete`` members all share masks with one another; with more, each shares masks with ``degree`` others.
+    """
+
+    message_bytes: int = MOST_BYTES
+    drop_outs: int = 1
+    confirm: bool = False
+    complete: int = 64
+    degree: int = 20
+
+    def __post_init__(self) -> None:
+        check_whole("message_bytes", self.message_bytes, least=1000)
+        check_whole("drop_outs", self.drop_outs)
+        if not isinstance(self.confirm, bool):
+            raise ParameterError(f"confirm must be true or false; got {self.confirm!r}")
+        check_whole("complete", self.complete, least=3)
+        check_whole("degree", self.degree, least=4)
+
+
+#: Settings in tables of their own.
+_PARTS: dict[str, Any] = {"fixed": FixedMethod, "features": FeatureSpec, "privacy": Privacy, "limits": Limits}
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """An agreed study.
+
+    Attributes
+    ----------
+    name, focal : str
+        Of the study, and of the member that the model is for, who also coordinates.
+    encoder : TableEncoder
+        Columns and levels.
+    shift, scale : arrays (d,)
+        Of the encoded columns.
+    target_shift, target_scale : float
+    level : int
+        1 (sealed), 2 (masked) or 3 (masked and differentially private).
+    method : str
+        "fixed" or "tuned".
+    expires : date
+        After this day, no member answers.
+    map_hash : str
+        Of the feature map; empty for the one that the settings give here.
+    members : tuple of Card
+    folder : Path or None
+        Where the file was read from; it is no part of what was agreed on.
+
+    Examples
+    --------
+    >>> study = Study.example()
+    >>> Study.from_toml(study.to_toml()).fingerprint == study.fingerprint
+    True
+    """
+
+    name: str
+    focal: str
+    encoder: TableEncoder
+    shift: Floats
+    scale: Floats
+    target_shift: float
+    target_scale: float
+    expires: datetime.date
+    level: int = 2
+    method: str = "fixed"
+    fixed: FixedMethod = FixedMethod()
+    features: FeatureSpec = FeatureSpec()
+    privacy: Privacy = Privacy()
+    limits: Limits = Limits()
+    members: tuple[Card, ...] = ()
+    map_hash: str = ""
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.level not in (1, 2, 3) or isinstance(self.level, bool):
+            raise ParameterError(f"level must be 1 (sealed), 2 (masked) or 3 (private); got {self.level!r}")
+        check_choice("method", self.method, METHODS)
+        if self.limits.confirm and self.level == 2 and self.method == "tuned":
+            raise ParameterError("confirm goes with the fixed method, or with level 3; the tuned one needs other sums")
+        names = [card.name for card in self.members]
+        if len(set(names)) < len(names) or "" in names:
+            raise DataError("two members of the study have the same name, or one has none; give each its own")
+        found = hashlib.sha256(canonical(to_spec(self.feature_map)[0])).hexdigest()
+        if self.map_hash not in ("", found):
+            raise DataError(
+                f"the feature map of study {self.name!r} has the hash {self.map_hash[:16]}, the one that is built here "
+                f"{found[:16]}; use the versions of mixtune and numpy that the study was made with. If you edited the "
+                "columns or the features yourself before anybody joined, delete the line with the hash",
+                code="map-hash",
+            )
+        object.__setattr__(self, "map_hash", found)
+
+    @classmethod
+    def new(
+        cls,
+        like: Sequence[str | Path],
+        *,
+        target: str,
+        focal: str,
+        name: str = "study",
+        days: int = 90,
+        csv: CsvFormat | None = None,
+        today: datetime.date | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Plan a study from tables with its columns; the scales are those of the first table, to two digits.
+
+        Parameters
+        ----------
+        like
+            Tables with the columns; the levels of text columns are those that occur in any of them. Rows may be made
+            up. The first one also gives the scales: pass the focal member's own, or edit the scales afterwards.
+        target, focal, name
+            The column to predict, the focal member, and the name of the study.
+        days
+            So long the study is open.
+        csv
+            How the tables are written; detected by default.
+        **settings
+            ``level``, ``method``, ``fixed``, ``features``, ``privacy``, ``limits``.
+        """
+        form: Any = {} if csv is None else vars(csv)
+        read = read_training(list(like), target=target, target_kind="number", **form)
+        encoder = replace(read.encoder, domain=None, focal=None, unused=())
+        for note in read.notes:
+            if isinstance(note, Note) and note.code == "filled-in":
+                raise DataError(f"values are missing in {note.fields['columns']}; {_FILL}", code="missing-values")
+        first = read.domains.focal_domain
+        shift, scale = np.zeros(len(encoder.names)), np.ones(len(encoder.names))
+        numbers = {name for each in encoder.columns if not isinstance(each, LevelColumn) for name in each.outputs}
+        for place, column in enumerate(encoder.names):
+            values = np.asarray(first.X)[:, place]
+            if column in numbers and set(np.unique(values)) - {0.0, 1.0}:
+                shift[place], scale[place] = _location(values)
+        level, spread = _location(np.asarray(first.y))
+        last = (today or datetime.date.today()) + datetime.timedelta(days=days)
+        made = cls(name, focal, encoder, shift, scale, level, spread, last, **settings)
+        # What the file does not say is not kept: members have the file.
+        return cls.from_dict(made.to_dict())
+
+    @classmethod
+    def example(cls) -> Self:
+        """A study of one column without members, to try."""
+        encoder = TableEncoder((NumberColumn("x"),), TargetColumn("y"))
+        return cls("example", "a", encoder, np.zeros(1), np.ones(1), 0.0, 1.0, datetime.date(9999, 1, 1))
+
+    # --- what follows from it -----------------------------------------------------------------------------------
+
+    @cached_property
+    def feature_map(self) -> Scaled:
+        """The frozen map that every member uses."""
+        return self.features.build(self.shift, self.scale)
+
+    @property
+    def n_features(self) -> int:
+        return self.feature_map.n_features_out
+
+    @property
+    def scored(self) -> bool:
+        """Whether members score their models on the focal member's sums, for weights."""
+        return self.level == 2 and self.method == "fixed" and self.fixed.weights == "predictive"
+
+    @property
+    def requests(self) -> tuple[str, ...]:
+        """What the coordinator may ask, in this order."""
+        if self.level == 1:
+            return ("moments",) if self.method == "fixed" else ("moments", "ranks", "parts", "plays")
+        return ("keys", "sums", "shares", *(("terms", "trials") if (self.level, self.method) == (2, "tuned") else ()))
+
+    @property
+    def row_norm(self) -> float:
+        """The bound on rows of features at level 3."""
+        return self.privacy.row_norm or float(np.sqrt(self.n_features))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the whole study."""
+        return hashlib.sha256(canonical(self.to_dict())).hexdigest()
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """All members but the focal one, in the order of the study."""
+        return tuple(card.name for card in self.members if card.name != self.focal)
+
+    @cached_property
+    def graph(self) -> list[tuple[int, ...]]:
+        """Who shares masks with whom, of :attr:`sources`."""
+        limits, seed = self.limits, bytes.fromhex(self.fingerprint)
+        return mask_graph(len(self.sources), seed, complete=limits.complete, degree=limits.degree)
+
+    def neighbours(self, name: str) -> tuple[int, ...]:
+        """The places of the members that share masks with a source."""
+        return self.graph[self.sources.index(name)]
+
+    @property
+    def threshold(self) -> int:
+        """How many neighbours recover the masks of one that dropped out."""
+        return max(min(map(len, self.graph), default=1) - self.limits.drop_outs, 1)
+
+    def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Mapping[str, Any], **how: Any) -> Message:
+        """A message of the study, sealed to members; ``how`` are the other options of :func:`write_message`."""
+        how |= {"says": [*says, *self.promise], "spec": {**spec, "map_hash": self.map_hash}}
+        return write_message(key, [self.card(name) for name in to], study=self.fingerprint, **how)
+
+    def card(self, name: str) -> Card:
+        """The pinned keys of a member."""
+        if name in self._cards:
+            return self._cards[name]
+        raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(list(self._cards))}')
+
+    @cached_property
+    def _cards(self) -> dict[str, Card]:
+        return {card.name: card for card in self.members}
+
+    def joined(self, *cards: Card) -> Self:
+        """The study with further members."""
+        for card in cards:
+            if any(card.name == other.name and card != other for other in self.members):
+                raise DataError(f'"{card.name}" is in the study with other keys; choose another name')
+        return replace(self, members=(*self.members, *(card for card in cards if card not in self.members)))
+
+    def check(self, today: datetime.date | None = None) -> None:
+        """Refuse a study that cannot run: too few members, no focal member, or expired."""
+        if self.focal not in self._cards:
+            raise DataError(f'the focal member "{self.focal}" has not joined study "{self.name}"; let it join')
+        least = 1 if self.level == 1 else 3
+        if len(self.sources) < least:
+            raise DataError(
+                f'study "{self.name}" has {len(self.sources)} members beside the focal one; level {self.level} needs '
+                f"at least {least}, so that sums hide each of them"
+            )
+        if (today or datetime.date.today()) > self.expires:
+            raise DataError(f'study "{self.name}" expired on {self.expires}; agree on a new one', code="expired")
+
+    @property
+    def promise(self) -> tuple[str, ...]:
+        """What level 3 promises, as every message says it."""
+        told = f"differentially private: epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g} for each row"
+        return (told,) if self.level == 3 else ()
+
+    @property
+    def predicts(self) -> str:
+        """What is predicted from which columns."""
+        columns = quoted([column.name for column in self.encoder.columns], 20)
+        return f'predicts "{self.encoder.target.name}" from {columns}: {self.n_features} features'
+
+    def describe(self) -> list[str]:
+        """What was agreed on, in sentences."""
+        kinds = {1: "moments sealed to the coordinator", 2: "masked sums", 3: "masked sums with differential privacy"}
+        lines = [
+            f"fingerprint {self.fingerprint}: compare it with the other members over the telephone",
+            f'level {self.level} ({kinds[self.level]}), method {self.method}; the model is for "{self.focal}"',
+            self.predicts,
+            f"feature map {self.map_hash[:16]}; open until {self.expires}",
+            f"{len(self.members)} members: {quoted(list(self._cards), 20)}",
+        ]
+        if self.level > 1 and self.members:
+            most, least = self.threshold, min(self.threshold, Policy().least_sources - 1)
+            others = "1 other member" if most == 1 else f"{most} other members"
+            lines.append(
+                f"the coordinator can read a member's sums with the help of {others}, or of {least} if it also lies "
+                "about who takes part (the member's policy sets this number: least_sources - 1)"
+            )
+        return [*lines, *self.promise]
+
+    def read(self, table: Any, *, csv: CsvFormat | None = None) -> Rows:
+        """Rows of a table or file as the study encodes them: inputs before the feature map, and targets.
+
+        Missing columns, missing values, texts in columns of numbers and levels that the study does not know are errors.
+        How a CSV file is written is detected by default.
+        """
+        where = str(table) if isinstance(table, str | Path) else "the table"
+        if isinstance(table, Rows):
+            return table
+        target = self.encoder.target.name
+        if isinstance(table, str | Path):
+            text = self.encoder.text_columns
+            table = read_table(table, csv or read_file(table, text=text).form or UTF8, text=text)
+        table = as_table(table, where)
+        if lost := [name for name in (*self.encoder.inputs, target) if name not in table.column_names]:
+            problem = f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has'
+            raise DataError(f"{problem}; add it, or rename one", code="no-column")
+        # The target is read as inputs of numbers are, decimal commas and all.
+        both = replace(self.encoder, columns=(*self.encoder.columns, NumberColumn(target)))
+        found = both.encode(table, where, fill=_FILL)
+        if odd := [note for note in found.notes if note.code == "unseen-levels"]:
+            told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
+            problem = f'{where} has levels that study "{self.name}" does not know: {told}'
+            remedy = "recode these rows, or add the levels to the study before anybody joins"
+            raise DataError(f"{problem}; {remedy}", code="other-levels")
+        return Rows(found.X[:, :-1], found.X[:, -1])
+
+    def prepared(self, rows: Rows) -> Rows:
+        """Features, and targets about the shift of the study: what sums are taken of."""
+        return Rows(np.asarray(self.feature_map.transform(rows.X)), rows.y - self.target_shift)
+
+    # --- as a file ----------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The study as plain values; what is None is left out."""
+        columns: list[dict[str, Any]] = []
+        start = 0
+        for column, described in zip(self.encoder.columns, self.encoder.to_dict()["columns"]):
+            stop = start + len(column.outputs)
+            own = _known({name: described.get(name) for name in _COLUMN_FIELDS})
+            own |= {"shift": self.shift[start:stop].tolist(), "scale": self.scale[start:stop].tolist()}
+            columns.append(own)
+            start = stop
+        head = {"format": _FORMAT, "version": _VERSION, "name": self.name, "focal": self.focal, "level": self.level}
+        target = {"name": self.encoder.target.name, "shift": self.target_shift, "scale": self.target_scale}
+        parts = {name: _known(asdict(getattr(self, name))) for name in _PARTS}
+        parts["features"]["hash"] = self.map_hash
+        members = [card.to_dict() for card in self.members]
+        head |= {"method": self.method, "expires": self.expires.isoformat()}
+        return {**head, "target": target, **parts, "columns": columns, "members": members}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Build a study from :meth:`to_dict`; anything unknown is refused."""
+        try:
+            if values["format"] != _FORMAT or values["version"] != _VERSION:
+                raise DataError(f"this is not a study of version {_VERSION}; use the mixtune that it was made with")
+            known = {"format", "version", "name", "focal", "level", "method", "expires", "target", "columns", "members"}
+            if odd := sorted(set(values) - known - set(_PARTS)):
+                raise DataError(f"the study has settings that are not known: {quoted(odd)}; update mixtune")
+            columns, target = values["columns"], values["target"]
+            spec = [{"median": None, "indicator": False, "dates": None, **column} for column in columns]
+            described = {"version": 1, "columns": spec, "target": {"name": target["name"], "classes": None}}
+            described |= {"impute": False, "domain": None, "focal": None, "unused": []}
+            given = {name: dict(values[name]) for name in _PARTS}
+            map_hash = given["features"].pop("hash", "")
+            parts = {name: kind(**given[name]) for name, kind in _PARTS.items()}
+            shift, scale = (np.array([v for c in columns for v in c[side]], float) for side in ("shift", "scale"))
+            parts |= {"encoder": TableEncoder.from_dict(described), "shift": shift, "scale": scale}
+            parts |= {"target_shift": float(target["shift"]), "target_scale": check_positive("scale", target["scale"])}
+            parts |= {"level": values["level"], "method": values["method"], "map_hash": map_hash}
+            parts["members"] = tuple(Card.from_dict(card) for card in values.get("members", ()))
+            expires = datetime.date.fromisoformat(str(values["expires"]))
+            return cls(str(values["name"]), str(values["focal"]), expires=expires, **parts)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError | ParameterError):
+                raise
+            raise DataError(f"the study is damaged: {type(error).__name__} {error}; copy it again") from error
+
+    def to_toml(self) -> str:
+        """The study as text."""
+        lines: list[str] = []
+        for name, value in self.to_dict().items():
+            if isinstance(value, dict):
+                lines += ["", f"[{name}]", *(f"{key} = {_toml(inner)}" for key, inner in value.items())]
+            elif isinstance(value, list):
+                for part in value:
+                    lines += ["", f"[[{name}]]", *(f"{key} = {_toml(inner)}" for key, inner in part.items())]
+            else:
+                lines.append(f"{name} = {_toml(value)}")
+        return "\n".join([*lines, ""])
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        try:
+            return cls.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise DataError(f"the study is not valid TOML: {error}; copy it again") from error
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file whole or not at all."""
+        return write_file(Path(path), self.to_toml().encode(), example="study.toml")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file of :meth:`save`."""
+        try:
+            return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
+        except (OSError, UnicodeError) as error:
+            raise DataError(f"the study {path} cannot be read: {error}; check the path") from error
+
+
+def mask_graph(count: int, seed: bytes, *, complete: int, degree: int) -> list[tuple[int, ...]]:
+    """The places of each member's neighbours, in increasing order, of ``count`` members.
+
+    A complete graph, or a ring in random order that links each member to the ``degree`` nearest. The order follows from
+    ``seed``, the fingerprint of the study: nobody can choose a member's neighbours later.
+
+    Examples
+    --------
+    >>> mask_graph(4, b"", complete=64, degree=20)[1]
+    (0, 2, 3)
+    >>> {len(each) for each in mask_graph(1000, b"", complete=64, degree=20)}
+    {20}
+    """
+    if count <= max(complete, degree + 1):
+        return [tuple(j for j in range(count) if j != i) for i in range(count)]
+    number = int.from_bytes(hashlib.sha256(b"mixtune/1 graph" + seed).digest(), "big")
+    order = np.random.default_rng(number).permutation(count)
+    steps = [step for half in range(1, degree // 2 + 1) for step in (half, -half)]
+    found: list[tuple[int, ...]] = [()] * count
+    for place, member in enumerate(order.tolist()):
+        found[member] = tuple(sorted(int(order[(place + step) % count]) for step in steps))
+    return found
+
+
+def _location(values: Floats) -> tuple[float, float]:
+    """Mean and standard deviation to a few digits of the latter; 1 where values do not vary."""
+    mean, spread = float(np.mean(values)), float(np.std(values))
+    if not spread > 1e-9 * abs(mean):
+        return float(f"{mean:.{DIGITS - 1}e}"), 1.0
+    unit = 10.0 ** (np.floor(np.log10(spread)) - DIGITS + 1)
+    return float(f"{round(mean / unit) * unit:.12g}"), float(f"{round(spread / unit) * unit:.12g}")
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML: JSON but for what TOML spells otherwise."""
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(each) for each in value)}]"
+    if isinstance(value, float):
+        return repr(value)
+    return canonical(value).decode().replace("\\u007f", "\\u007F")

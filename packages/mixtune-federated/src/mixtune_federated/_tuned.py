@@ -1,0 +1,177 @@
+"""The self-tuned choice at level 1: validation tasks are done at the members', and sums of residuals come back.
+
+The coordinator knows the moments of every member. For cross-domain validation each member takes the focal role once or
+twice. It says how its rows are to be ordered (``ranks``), sends moments of the rows that are drawn (``parts``), gets
+the candidates' coefficients for them, and sends back mean products of their residuals (``plays``). The choice equals
+that of :class:`mixtune.RegretOptimalRegressorCV` on all rows in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mixtune.arrays import Floats
+from mixtune.checks import check_positive
+from mixtune.choice import SummedTask, target_scale
+from mixtune.errors import DataError
+from mixtune.files import Arrays
+from mixtune.moments import Moments, Origin, Rows, Sample, about, augmented, pooled_scale
+from mixtune_federated import _sums as sums
+from mixtune_federated._masks import best_exponent
+from mixtune_federated._messages import hashed
+from mixtune_federated._remote import RemoteTasks
+from mixtune_federated._study import Study
+from mixtune_federated._summed import SIZES, SourceTerms, summed_labels, task_of_sums
+
+_TASK_ARRAYS = ("squares", "clipped", "left", "finite")
+
+
+def remote_tasks(
+    study: Study, focal: Rows, moments: Mapping[str, Moments], origin: Origin
+) -> tuple[RemoteTasks, Origin]:
+    """The choice for prepared focal rows and moments about ``origin``, and the mean that all are taken about in it."""
+    common = common_mean(focal, list(moments.values()), origin)
+    sources = [Sample(about(each, origin, common)) for each in moments.values()]
+    return RemoteTasks(Sample.of(sums.rows_about(focal, common)), sources, seed=study.features.seed), common
+
+
+def common_mean(focal: Rows, moments: Sequence[Moments], origin: Origin) -> Origin:
+    """The mean of prepared focal rows and of the rows behind moments about ``origin``."""
+    mean, _, level = pooled_scale([augmented(sums.rows_about(focal, origin)), *moments])
+    return Origin(origin.features + mean, np.asarray(origin.targets + level))
+
+
+def centred(rows: Rows, arrays: Arrays) -> Rows:
+    """A member's prepared rows about the common mean of a request."""
+    return sums.rows_about(rows, sums.origin_from(arrays, rows.shape[1], "the tasks of the request"))
+
+
+def task_content(tasks: Sequence[SummedTask]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tasks as values and arrays for an answer."""
+    spec = {"tasks": [{"total": t.total, "alone": t.alone, "negligible": t.negligible} for t in tasks]}
+    return spec, {f"{name}.{place}": getattr(t, name) for place, t in enumerate(tasks) for name in _TASK_ARRAYS}
+
+
+def read_tasks(spec: Mapping[str, Any], arrays: Arrays, source: int, count: int, what: str) -> list[SummedTask]:
+    """The tasks of an answer, checked; ``count`` is the number of candidates."""
+    found = []
+    try:
+        for place, told in enumerate(spec["tasks"]):
+            parts: dict[str, Any] = {name: np.asarray(arrays[f"{name}.{place}"]) for name in _TASK_ARRAYS}
+            shapes = {name: (count,) if name == "finite" else (count, count) for name in parts}
+            if any(part.shape != shapes[name] or not np.all(np.isfinite(part)) for name, part in parts.items()):
+                raise ValueError("products of the wrong shape, or not finite")
+            if any(np.min(np.diagonal(parts[name])) < 0 for name in _TASK_ARRAYS[:3]):
+                raise ValueError("squares below zero")
+            total, alone, negligible = float(told["total"]), int(told["alone"]), float(told["negligible"])
+            if not (0 <= alone < count and total > 0 and negligible > 0):
+                raise ValueError("numbers out of their range")
+            found.append(SummedTask(source, total, alone=alone, negligible=negligible, **parts))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"the residuals of {what} cannot be used: {error}", code="bad-sums") from error
+    return found
+
+
+def play_context(study: Study, name: str, request: str) -> bytes:
+    """What the candidates for one member's tasks are bound to."""
+    return hashed(b"mixtune/1 candidates", study.fingerprint.encode(), name.encode(), request.encode())
+
+
+# --- level 2: only sums are known -------------------------------------------------------------------------------------
+
+#: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
+BITS = {"terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}}
+BITS["trials"] = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
+#: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
+_LARGEST_PRODUCT = 2.0**14
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """What all members know of the sum of their moments: it, the common mean, and what targets are divided by."""
+
+    total: Moments
+    mean: Origin
+    size: float
+
+    @classmethod
+    def of(cls, focal: Rows, total: Moments) -> Summed:
+        """From prepared focal rows and the sum of the members' moments."""
+        whole = cls(total, common_mean(focal, [total], sums.zero_of(focal.shape[1])), 1.0)
+        return replace(whole, size=target_scale([whole.sample(focal), whole.near]))
+
+    @classmethod
+    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Summed:
+        """From a request."""
+        total, mean = sums.sums_from(arrays, study.n_features, "the sums over all members")
+        return cls(total, mean, check_positive("size", spec["size"]))
+
+    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """For a request."""
+        return {"size": self.size}, {**sums.moment_arrays(self.total), **sums.origin_arrays(self.mean)}
+
+    @property
+    def near(self) -> Sample:
+        """The sum about the common mean, targets divided."""
+        return Sample(about(self.total, sums.zero_of(len(self.mean.features)), self.mean)).divided(self.size)
+
+    def sample(self, rows: Rows) -> Sample:
+        """A member's prepared rows likewise."""
+        return Sample.of(sums.rows_about(rows, self.mean)).divided(self.size)
+
+
+def term_blocks(terms: SourceTerms) -> dict[str, Floats]:
+    """Sums over posteriors as vectors."""
+    seconds = np.concatenate([sums.triangle(matrix) for matrix in terms.seconds])
+    parts = {"heads": terms.heads.ravel(), "seconds": seconds, "evidence": terms.evidence}
+    return {**parts, "log_noise": np.array([terms.log_noise])}
+
+
+def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTerms:
+    """From :func:`term_blocks`, for ``width`` coefficients and ``count`` members."""
+    sizes = len(blocks["evidence"])
+    seconds = blocks["seconds"].reshape(sizes, -1)
+    matrices = np.stack([sums.full_gram(each, width) for each in seconds])
+    noise = float(blocks["log_noise"][0])
+    return SourceTerms(blocks["heads"].reshape(sizes, width), matrices, blocks["evidence"], noise, count)
+
+
+def trial_blocks(task: SummedTask | None) -> dict[str, Floats]:
+    """A validation task as vectors; zeros for a member that has no rows to spare."""
+    if task is None:
+        nothing = sums.triangle(np.zeros((len(summed_labels()),) * 2))
+        return {"say": np.zeros(1), "plays": np.zeros(1), "squares": nothing, "clipped": nothing}
+    say, limit = np.sqrt(task.total), _LARGEST_PRODUCT
+    relative = task.squares / max(float(task.errors[task.alone]), 1e-12)
+    squares, clipped = (say * sums.triangle(np.clip(part, -limit, limit)) for part in (relative, task.clipped))
+    return {"say": np.array([say]), "plays": np.ones(1), "squares": squares, "clipped": clipped}
+
+
+def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
+    """The task that stands for those of all members, if there were any."""
+    say, plays = float(blocks["say"][0]), round(float(blocks["plays"][0]))
+    if plays < 1 or say <= 0:
+        return []
+    count = len(summed_labels())
+    squares, clipped = (sums.full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
+    return [task_of_sums(squares, clipped, plays)]
+
+
+def masked_sizes(asked: str, width: int) -> dict[str, int]:
+    """How many ring elements each block of a further sum has, for ``width`` coefficients."""
+    if asked == "trials":
+        blank = trial_blocks(None)
+    else:
+        sizes = len(SIZES)
+        shapes = np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes)
+        blank = term_blocks(SourceTerms(*shapes, 0.0, 0))
+    return {**{name: 2 * len(block) for name, block in blank.items()}, "members": 1}
+
+
+def exponents(asked: str, members: int) -> dict[str, int]:
+    """The fixed points of these blocks, whose ranges are public."""
+    return {name: best_exponent(bits, members) for name, bits in BITS[asked].items()}

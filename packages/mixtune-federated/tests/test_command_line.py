@@ -1,0 +1,168 @@
+"""The command line: a study by files, and a simulation with real processes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from federate_command import run
+from mixtune.cli import make_app
+from mixtune.errors import MixtuneError
+
+pytest.importorskip("cryptography")
+
+from mixtune_federated import Coordinator, Key, Study, read_message
+from mixtune_federated._messages import write_message
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("members"), np.random.default_rng(0)
+    truth = rng.standard_normal(3)
+    for place in range(7):
+        X, kind = rng.standard_normal((60, 3)) * [1, 10, 3] + [0, 50, 2], rng.choice(["red", "green"], 60)
+        y = (X / [1, 10, 3]) @ (truth + 0.1 * rng.standard_normal(3)) + (kind == "red") + rng.standard_normal(60)
+        lines = [",".join([*map(repr, map(float, x)), k, repr(float(t))]) for x, k, t in zip(X, kind, y)]
+        (folder / f"m{place}.csv").write_text("\n".join(["a,b,c,colour,y", *lines]))
+    return folder
+
+
+def test_a_study_by_files(tables, tmp_path):
+    study = tmp_path / "study.toml"
+    run("study", "new", study, "--like", tables / "m0.csv", "--target", "y", "--focal", "m0", "--level", 2)
+    for place in range(4):
+        run("study", "join", study, "--name", f"m{place}", "--data", tables / f"m{place}.csv")
+    checked = json.loads(run("study", "check", study, "--data", tables / "m1.csv", "--json"))
+    assert checked["members"] == [f"m{place}" for place in range(4)]
+    assert "fingerprint" in run("study", "check", study)
+    key = ["--key", tmp_path / "m0.key"]
+    first, second = tmp_path / "q1.mxf", tmp_path / "q2.mxf"
+    run("ask", study, "--out", first, "--focal", tables / "m0.csv", *key)
+    files = [first]
+    for request in (first, second):
+        if request == second:
+            with pytest.raises(MixtuneError, match=r'2 members answered, .* wait for "m3"'):
+                run("ask", study, *files[:-1], "--out", second, "--focal", tables / "m0.csv", *key)
+            run("ask", study, *files, "--out", second, "--focal", tables / "m0.csv", *key)
+            files.append(second)
+        for place in range(1, 4):
+            out = tmp_path / f"a{place}-{request.stem}.mxf"
+            own = ["--study", study, "--key", tmp_path / f"m{place}.key"]
+            run("answer", request, "--data", tables / f"m{place}.csv", "--out", out, *own)
+            files.append(out)
+    assert "only m0 can read that" in run("inspect", files[-1])
+    assert "was not checked" in run("inspect", files[-1])
+    assert 'signature is that of "m3"' in run("inspect", files[-1], "--study", study)
+    altered, held = tmp_path / "altered.mxf", read_message(files[-1])
+    write_message(Key.generate("m3"), [], kind="answer", study=held.header["study"], step=2, says=[]).save(altered)
+    with pytest.raises(MixtuneError, match="not signed with the key"):
+        run("inspect", altered, "--study", study)
+    assert json.loads(run("inspect", files[-1], "--json"))["bytes"] == files[-1].stat().st_size
+    model, report = tmp_path / "model.mixtune", tmp_path / "report.html"
+    made = ["--focal", tables / "m0.csv", "--study", study, *key, "--out", model, "--report", report]
+    # The requests are found beside the answers.
+    answers = sorted(tmp_path.glob("a*-*.mxf"))
+    found = json.loads(run("combine", *answers, *made, "--json"))
+    assert len(answers) == 6
+    assert found["exchanges"] == 2
+    bare = Coordinator(Study.load(study)).combine([read_message(path) for path in answers])
+    assert bare.names == ("m1", "m2", "m3")
+    (tmp_path / "empty").mkdir()
+    moved = [path.rename(tmp_path / "empty" / path.name) for path in answers]
+    first.rename(first.with_suffix(".other"))
+    with pytest.raises(MixtuneError, match="answers of step 1 belong to is neither among the files nor beside"):
+        run("combine", *moved, *made, "--force")
+    first.with_suffix(".other").rename(first)
+    assert found["members"] == ["m1", "m2", "m3"]
+    page = report.read_text()
+    assert "rows never left the members" in page
+    assert "60 focal rows, 3 other datasets" in page
+    assert "not known" in page
+    assert "cannot judge these rows" not in page
+    predicted = CliRunner().invoke(make_app(), ["predict", str(model), str(tables / "m0.csv"), "--json"])
+    assert predicted.exit_code == 0, predicted.output
+    inspected = CliRunner().invoke(make_app(), ["inspect", str(model)]).output
+    assert "federated study" in inspected.replace("\n", " ")
+    assert "every domain" not in inspected
+    # A second run of the same rows is refused: the ledger is beside the key.
+    run("ask", study, "--out", tmp_path / "again.mxf", "--focal", tables / "m0.csv", *key)
+    own = ["--study", study, "--key", tmp_path / "m1.key", "--out", tmp_path / "b.mxf"]
+    with pytest.raises(MixtuneError, match="second release"):
+        run("answer", tmp_path / "again.mxf", "--data", tables / "m1.csv", *own)
+    assert not (tmp_path / "b.mxf").exists()
+    # Who asks is the focal member; who answers may be anybody.
+    run("ask", study, "--out", tmp_path / "c.mxf", "--focal", tables / "m0.csv")
+    with pytest.raises(MixtuneError, match="4 keys"):
+        run("answer", first, "--data", tables / "m1.csv", "--study", study, "--out", tmp_path / "d.mxf")
+    with pytest.raises(MixtuneError, match='key of "m1", not of "m5"'):
+        run("study", "join", study, "--name", "m5", "--key", tmp_path / "m1.key")
+    study.rename(tmp_path / "empty" / "study.toml")
+    with pytest.raises(MixtuneError, match="no key in the folder"):
+        run("ask", tmp_path / "empty" / "study.toml", "--out", tmp_path / "d.mxf")
+
+
+def simulate(tables, *options, level=2):
+    given = [tables, "--focal", "m0", "--target", "y", "--level", level, "--timeout", 60, *options, "--json"]
+    return json.loads(run("simulate", *given))
+
+
+@pytest.fixture(scope="module")
+def few_rows(tables, tmp_path_factory):
+    """The same members, the fourth with few rows."""
+    folder = tmp_path_factory.mktemp("few")
+    for path in tables.glob("*.csv"):
+        lines = path.read_text().splitlines()
+        (folder / path.name).write_text("\n".join(lines[:9] if path.stem == "m4" else lines))
+    return folder
+
+
+def test_simulation_with_a_policy(few_rows, tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("features_per_row = 1.0\nleast_cell = 0\n")
+    found = simulate(few_rows, "--policy", policy, level=1)
+    assert found["difference"] < 1e-10
+    assert found["exchanges"] == 1
+    assert found["missing"] == {}
+    assert found["bytes_per_member"] < 20_000
+    assert found["seconds"] > 0
+    policy.write_text("feature_per_row = 1.0\n")
+    with pytest.raises(MixtuneError, match="it may set features_per_row"):
+        simulate(few_rows, "--policy", policy)
+
+
+def test_members_that_are_killed_slow_or_refuse(few_rows):
+    """One dies before it answers, one during its answer, one is slow, one refuses: the others go on, or nobody does."""
+    start = time.monotonic()
+    found = simulate(few_rows, "--slow", "m3=1", "--kill", "m1=1", "--kill", "m2=2", "--drop-outs", 2)
+    assert time.monotonic() - start < 60
+    assert set(found["missing"]) == {"m1", "m2", "m4"}
+    assert "process ended" in found["missing"]["m2"]
+    assert "refused: sums over 4 features, but there are 8 rows" in found["missing"]["m4"]
+    assert found["members"] == ["m3", "m5", "m6"]
+    assert found["exchanges"] == 3
+    assert found["difference"] < 1e-7
+    with pytest.raises(MixtuneError, match="is missing"):
+        simulate(few_rows, "--kill", "m1=1", "--require-all")
+
+
+def test_a_member_that_does_not_answer_in_time(consortium, tmp_path):
+    from mixtune_federated.folder import Folder
+
+    request = consortium().coordinator().ask()
+    answers, missing = Folder(tmp_path).collect(request, ["m1"], timeout=0.1)
+    assert answers == []
+    assert missing == {"m1": "it did not answer within 0.1 seconds"}
+
+
+def test_transports(tables, monkeypatch):
+    with pytest.raises(MixtuneError, match="transport must be"):
+        simulate(tables, "--transport", "pigeon")
+    with pytest.raises(MixtuneError, match="go with --transport files"):
+        simulate(tables, "--transport", "flower", "--kill", "m1=1")
+    monkeypatch.setattr("mixtune_federated.flower_local._PROGRAMS", ("flower-that-is-not-there",))
+    with pytest.raises(MixtuneError, match="flwr"):
+        simulate(tables, "--transport", "flower")

@@ -1,0 +1,155 @@
+"""``mixtune reproduce``: the paper's tables, figures and statements, resumable, with one command."""
+
+import shlex
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from mixtune.arrays import torch_device
+from mixtune.cli.inputs import AsJson, Device, Engine, Scheduler, check_engine
+from mixtune.cli.outputs import print_json
+from mixtune.errors import MixtuneError, ParameterError
+from mixtune_paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
+
+CHOICES = (*EXPERIMENTS, "all")
+_RUNS_HELP = "Repetitions; by default as many as in the paper."
+_JOBS_HELP = "Processes, local or of a new local cluster. The results do not depend on it."
+ON_DEVICE = "Wasserstein weights need the CPU: run without --device, with another folder (--out)."
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(metavar="|".join(CHOICES), help="What to reproduce.", show_default=False)],
+    runs: Annotated[int | None, typer.Option(help=_RUNS_HELP, min=1, show_default=False)] = None,
+    jobs: Annotated[int, typer.Option(help=_JOBS_HELP, min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Reproduce the paper's tables and figures, and check its statements.
+
+    "all" ends with one table over all numbered statements of the paper, and writes it to paper.csv.
+
+    The command can be stopped at any time and run again: finished runs are kept in results.sqlite and are not repeated.
+
+    The runs of a study can be spread over a Dask cluster, with the same numbers; table1 can run on a CUDA device, with
+    the same numbers up to rounding.
+
+    Example: mixtune reproduce figure1 --runs 10 --jobs 2 --out results/
+    """
+    if what not in CHOICES:
+        raise ParameterError(f"there is no study {what!r} to reproduce; choose from {', '.join(CHOICES)}")
+    from mixtune.report import write_csv
+    from mixtune.report.figures import require_matplotlib, save_figure
+    from mixtune_paper._figures import FIGURES, draw
+    from mixtune_paper.statements import table_of
+
+    chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
+    how = _how(chosen, jobs, engine, scheduler, device)
+    if any(each.name in FIGURES for each in chosen):
+        require_matplotlib()
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    documents: dict[str, Any] = {}
+    checks: dict[str, Check] = {}
+    try:
+        for each in chosen:
+            summary = _study(console, each, runs=runs, seed=seed, out=out, **how)
+            written = [write_csv(out / f"{stem}.csv", table) for stem, table in summary.tables().items()]
+            if each.name in FIGURES:
+                written += save_figure(draw(each.name, summary), out, each.name)
+            if not as_json:
+                _show(console, each.name, summary)
+                if how["device"] is not None:
+                    console.print(ON_DEVICE)
+            console.print(f"Wrote {escape(', '.join(str(path) for path in written))}\n")
+            documents[each.name] = summary.as_json()
+            checks |= summary.checks()
+    except KeyboardInterrupt:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"Stopped. {escape(_kept(out))}")
+        raise typer.Exit(130) from None
+    except MixtuneError as error:
+        if not error.code.startswith("cluster-"):
+            raise
+        fields = {"problem": error.fields["problem"], "kept": _kept(out)}
+        raise MixtuneError("{problem}. {kept}", code=error.code, **fields) from error
+    if what == "all":
+        documents["paper"] = verdicts = table_of(checks)
+        if not as_json:
+            shown = [{name: row[name] for name in ("statement", "about", "verdict", "result")} for row in verdicts]
+            _show_table(console, "Every statement of the paper", shown)
+        console.print(f"Wrote {escape(str(write_csv(out / 'paper.csv', verdicts)))}")
+    if as_json:
+        print_json(documents if what == "all" else documents[what])
+
+
+def execute_on_cluster(
+    run: Any, settings: Any, seeds: Mapping[int, int], *, scheduler: str | None, jobs: int | None = None
+) -> Generator[tuple[int, Any, float], None, None]:
+    """Do the runs of a study on a cluster; yields (index, outcome, seconds) as the processes of this machine do.
+
+    ``jobs`` is the number of processes of a local cluster; it is ignored for a cluster that runs already.
+    """
+    from mixtune.streaming import run_tasks
+
+    given = {index: (settings, seed) for index, seed in seeds.items()}
+    yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)
+
+
+def _kept(out: Path) -> str:
+    return f"Finished runs are kept in {out}; to continue: {shlex.join(['mixtune', *sys.argv[1:]])}"
+
+
+def _how(chosen: list[Experiment[Any]], jobs: int, engine: str, scheduler: str | None, device: str) -> dict[str, Any]:
+    """Where the runs are done, as arguments of ``run_study``; what is not possible is refused before any work."""
+    check_engine(engine, scheduler)
+    there = torch_device(device)
+    if there is not None:
+        if engine != "local":
+            raise ParameterError("--device is for this machine, --engine dask for a cluster; leave one of them out")
+        for each in chosen:
+            check_together(each, there)
+    executor = partial(execute_on_cluster, scheduler=scheduler, jobs=jobs) if engine == "dask" else None
+    return {"jobs": jobs, "executor": executor, "device": there}
+
+
+def _study(console: Console, each: Experiment[Any], *, runs: int | None, seed: int, out: Path, **how: Any) -> Summary:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task(each.name, start=False, visible=False, total=None)
+
+        def progress(finished: int, total: int) -> None:
+            if bar.tasks[task].started:
+                bar.advance(task)
+            else:  # runs that were finished earlier must not count for the speed of these
+                bar.reset(task, completed=finished, total=total, visible=True)
+
+        return run_study(each, out=out, seed=seed, runs=runs, progress=progress, **how)
+
+
+def _show(console: Console, name: str, summary: Summary) -> None:
+    _show_table(console, name, summary.headline())
+    for note in summary.notes():
+        console.print(escape(note))
+
+
+def _show_table(console: Console, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column, value in rows[0].items():
+        words = column.split("_")
+        justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
+        table.add_column(" ".join(words), justify=justify, min_width=max(map(len, words)))
+    for row in rows:
+        cells = (f"{value:.4g}" if isinstance(value, float) else value for value in row.values())
+        table.add_row(*("" if cell is None else escape(str(cell)) for cell in cells))
+    console.print(table, soft_wrap=False)

@@ -1,0 +1,184 @@
+"""Figures 1 and 2: the curves against independent routes, and against what the paper says about them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mixtune import RegretProblem, solve
+from mixtune_paper import run_study
+from mixtune_paper.convergence import FIGURE_1, FIGURE_2, ConvergenceSettings, NetworkData, _problems, _run
+
+SMALL = NetworkData(n_domains=3, n_rows=9, width=12)
+
+
+@pytest.fixture(scope="module")
+def figure_1():
+    """One run at the paper's size."""
+    return _run(FIGURE_1.settings, 1)
+
+
+@pytest.fixture(scope="module")
+def figure_2():
+    return _run(FIGURE_2.settings, 1)
+
+
+def test_settings_are_the_papers():
+    s, data = FIGURE_1.settings, FIGURE_1.settings.data
+    assert (s.transfers, s.stability, s.horizon, s.ridge, s.sharing) == ((0.0,), 1.0, 1000, 0.0, 10.0)
+    assert (s.learning_rate, s.descent_steps) == (7e-5, 100_000)
+    assert (data.n_domains, data.n_rows, data.n_inputs, data.target_units, data.width) == (5, 100, 5, 10, 500)
+    assert FIGURE_2.settings == replace(s, transfers=(1e-4, 2.0), descent_steps=0)
+    assert FIGURE_1.runs == FIGURE_2.runs == 10
+
+
+def test_data_follow_their_laws():
+    rows = NetworkData(n_rows=4000, n_domains=2).draw(seed=0)
+    (U, y), (V, z) = rows
+    assert U.shape == (4000, 501)
+    assert np.all(U[:, -1] == 1)
+    assert np.all(U >= 0)
+    assert not np.array_equal(U, V)
+    assert 0.05 < y.std() < 5
+    assert abs(np.corrcoef(y, z)[0, 1]) < 0.1  # other inputs, another network
+    again = NetworkData(n_rows=4000, n_domains=2).draw(seed=0)
+    assert np.array_equal(again[1][0], V)
+
+
+def test_iterations_are_dense_first_and_thinned_after():
+    t = FIGURE_1.settings.iterations("GD")
+    assert np.array_equal(t[:1001], np.arange(1001))
+    assert np.array_equal(t[1001:], np.arange(1100, 100_001, 100))
+    assert np.array_equal(FIGURE_1.settings.iterations("RO"), np.arange(1001))
+    assert ConvergenceSettings(descent_steps=5).iterations("GD").tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("transfer", [0.0, 1e-2, 2.0])
+def test_closed_forms_agree_with_the_papers_recursions(transfer):
+    settings = ConvergenceSettings(data=SMALL, transfers=(transfer,), horizon=15, descent_steps=0)
+    curves = _run(settings, 3).curves
+    ((_, regret_optimal, accelerated),) = _problems(settings, 3)
+    t = np.arange(16)
+    for name, problem, method in (("RO", regret_optimal, "riccati"), ("ARO", accelerated, "accelerated")):
+        slow = solve(problem, method=method)
+        np.testing.assert_allclose(curves[name]["loss"], slow.loss_at(t), rtol=1e-8)
+        np.testing.assert_allclose(curves[name]["energy"], slow.energy_at(t), rtol=1e-8)
+
+
+def test_descent_agrees_with_a_loop():
+    settings = ConvergenceSettings(data=SMALL, horizon=10, descent_steps=40, descent_every=7, learning_rate=1e-4)
+    curves = _run(settings, 3).curves["GD"]
+    ((_, problem, _),) = _problems(settings, 3)
+    rows = settings.data.draw(3)
+    w, theta, energy = problem.weights, problem.start.copy(), 0.0
+    found = {}
+    for t in range(41):
+        mixed = w @ theta
+        loss = sum(wi * np.sum((y - U @ mixed) ** 2) for wi, (U, y) in zip(w, rows))
+        found[t] = (loss, loss + energy)
+        gradient = sum(wi * 2 * U.T @ (U @ mixed - y) for wi, (U, y) in zip(w, rows))
+        step = -1e-4 * w[:, None] * gradient
+        theta, energy = theta + step, energy + np.sum(step**2)
+    expected = np.array([found[t] for t in settings.iterations("GD")])
+    np.testing.assert_allclose(curves["loss"], expected[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(curves["energy"], expected[:, 1], rtol=1e-9)
+
+
+def test_regret_optimal_walks_a_straight_line(figure_1):
+    """lambda = 0: equal steps, so that the loss is a parabola in t, here from the rows themselves."""
+    ((_, problem, _),) = _problems(FIGURE_1.settings, 1)
+    start, end = problem.weights @ problem.start, solve(problem).coef
+    rows = FIGURE_1.settings.data.draw(1)
+    for t in (0, 250, 999, 1000):
+        theta = start + t / 1000 * (end - start)
+        loss = sum(w * np.sum((y - U @ theta) ** 2) for w, (U, y) in zip(problem.weights, rows))
+        assert figure_1.curves["RO"]["loss"][t] == pytest.approx(loss, rel=1e-8)
+    bends = np.diff(figure_1.curves["RO"]["loss"], 3)
+    assert np.max(np.abs(bends)) < 1e-9
+
+
+def test_figure_1_says_what_the_paper_says(figure_1):
+    for name in ("RO", "ARO"):
+        loss, energy = figure_1.curves[name]["loss"], figure_1.curves[name]["energy"]
+        assert loss[-1] < 0.1 * loss[0]
+        assert np.all(energy >= loss)
+        assert np.all(np.diff(loss) < 0)
+    descent = figure_1.curves["GD"]
+    assert np.all(np.diff(descent["loss"]) < 0)
+    # A hundred times the iterations, and still far from the loss of RO; small steps cost next to nothing.
+    assert descent["loss"][-1] > 3 * figure_1.rows["RO"]["final_loss"]
+    assert descent["loss"][1000] > 10 * figure_1.rows["RO"]["final_loss"]
+    np.testing.assert_allclose(descent["energy"], descent["loss"], rtol=1e-2)
+    assert 6e-5 < figure_1.rows["GD"]["stability_limit"] < 9e-5
+
+
+def test_figure_2_says_what_the_paper_says(figure_2):
+    """Held back, the heads stay at the start and move only near T; the more so the larger lambda is."""
+    early, late = (figure_2.curves[f"RO lambda={transfer}"]["loss"] for transfer in ("0.0001", "2"))
+    assert early[-1] < 0.5 * late[-1]
+    assert late[-1] < late[0]
+    for loss, first in ((early, 300), (late, 990)):
+        np.testing.assert_allclose(loss[:first], loss[0], rtol=1e-2)
+    assert early[800] < 0.95 * early[0]
+    assert late[998] > 0.9 * late[0]
+
+
+def test_only_the_mixed_head_of_start_and_reference_matters(figure_1):
+    """So the paper's 'replace Theta* by the mean heads' and its algorithm's local heads draw the same curve."""
+    ((_, problem, _),) = _problems(FIGURE_1.settings, 1)
+    mixed = np.broadcast_to(problem.weights @ problem.heads, problem.heads.shape)
+    moved = RegretProblem(
+        moments=problem.moments, weights=problem.weights, heads=mixed, transfer=0.0, stability=1.0, horizon=1000
+    )
+    np.testing.assert_allclose(solve(moved).energy_at(np.arange(1001)), figure_1.curves["RO"]["energy"], rtol=1e-9)
+
+
+def test_exploding_runs_are_counted_and_left_out(tmp_path):
+    settings = ConvergenceSettings(data=SMALL, horizon=10, descent_steps=100_000)
+    limits = run_study(replace(FIGURE_1, settings=settings), out=tmp_path / "a", runs=4).stability_limits
+    between = float(np.sort(limits)[1:3].mean())
+    for rate, stable in ((between, 2), (2 * float(limits.max()), 0)):
+        study = replace(FIGURE_1, settings=replace(settings, learning_rate=rate))
+        summary = run_study(study, out=tmp_path / f"{stable}", runs=4)
+        assert summary.diverged == 4 - stable
+        assert [s.runs for s in summary.series] == [4, 4, stable]
+        assert f"in {4 - stable} of 4 runs (left out" in summary.notes()[0]
+        document = json.loads(json.dumps(summary.as_json(), allow_nan=False))
+        assert document["descent"]["diverged_runs"] == 4 - stable
+        assert (document["methods"][2]["loss"] is None) == (stable == 0)
+        assert {row["method"] for row in summary.tables()["figure1"]} == {"RO", "ARO"} | ({"GD"} if stable else set())
+
+
+def test_means_and_standard_deviations(tmp_path):
+    settings = ConvergenceSettings(data=SMALL, horizon=10, descent_steps=0)
+    summary = run_study(replace(FIGURE_1, settings=settings), out=tmp_path, runs=3)
+    from mixtune_paper._study import run_seed
+
+    losses = np.stack([_run(settings, run_seed(0, run)).curves["RO"]["loss"] for run in range(3)])
+    np.testing.assert_allclose(summary.series[0].loss_mean, losses.mean(axis=0))
+    np.testing.assert_allclose(summary.series[0].loss_std, losses.std(axis=0, ddof=1))
+    alone = run_study(replace(FIGURE_1, settings=settings), out=tmp_path, runs=1)
+    assert np.all(alone.series[0].loss_std == 0)
+    assert summary.notes() == []
+    assert "descent" not in summary.as_json()
+
+
+def test_checks_of_the_figures(tmp_path):
+    settings = ConvergenceSettings(data=NetworkData(width=60, n_rows=20), horizon=200, descent_steps=2000)
+    first = run_study(replace(FIGURE_1, settings=settings), out=tmp_path, runs=2)
+    assert set(first.checks()) == {"Figure 1"}
+    series = {s.method: s for s in first.series}
+    slow, fast = (replace(series["GD"], loss_mean=series["GD"].loss_mean * factor) for factor in (1e3, 1e-9))
+    slow = replace(slow, energy_mean=slow.loss_mean)
+    unstable = {"stability_limits": np.array([7.5e-5, 9e-5])}
+    assert replace(first, series=(series["RO"], slow), **unstable).checks()["Figure 1"].holds
+    assert not replace(first, series=(series["RO"], slow), stability_limits=np.ones(2)).checks()["Figure 1"].holds
+    assert not replace(first, series=(series["RO"], fast), **unstable).checks()["Figure 1"].holds
+    settings = replace(settings, transfers=(1e-3, 2.0), descent_steps=0)
+    second = run_study(replace(FIGURE_2, settings=settings), out=tmp_path, runs=2)
+    assert second.checks()["Figure 2"].holds
+    swapped = tuple(replace(s, transfer={1e-3: 2.0, 2.0: 1e-3}[s.transfer]) for s in second.series)
+    assert not replace(second, series=swapped).checks()["Figure 2"].holds
+    even = [replace(s, loss_mean=np.linspace(s.loss_mean[0], s.loss_mean[-1], 201)) for s in second.series]
+    assert not replace(second, series=tuple(even)).checks()["Figure 2"].holds  # no late start

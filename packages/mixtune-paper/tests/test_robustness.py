@@ -1,0 +1,94 @@
+"""The two theorems: growth with epsilon and q, and the gap of Algorithm 3."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mixtune import Moments, RegretProblem, solve
+from mixtune.regret import certify
+from mixtune_paper import run_study
+from mixtune_paper.convergence import NetworkData
+from mixtune_paper.robustness import LOCAL_HEADS, MEAN_HEADS, ROBUSTNESS, RobustnessSettings, _checks, accelerated_gap
+
+COSTS = {"transfer": 0.7, "stability": 1.3, "horizon": 6}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    moments = [Moments.from_rows(U, y) for U, y in NetworkData(n_domains=4, n_rows=15, width=10).draw(seed=5)]
+    return moments, np.stack([m.head(1.0) for m in moments]), np.array([0.55, 0.2, 0.15, 0.1])
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory):
+    settings = RobustnessSettings(
+        data=NetworkData(width=25, n_rows=50), epsilons=(1e-4, 1e-3, 1e-2), shares=(0.008, 0.04, 0.2, 1.0), trials=6
+    )
+    return run_study(replace(ROBUSTNESS, settings=settings), out=tmp_path_factory.mktemp("robustness"), runs=2)
+
+
+def test_gap_is_that_of_the_accelerated_recursion(problem):
+    moments, heads, weights = problem
+    mean = np.broadcast_to(heads.mean(axis=0), heads.shape)
+    at_mean = RegretProblem(moments=moments, weights=weights, heads=mean, **COSTS)
+    recursion = certify(solve(at_mean, method="accelerated")).suboptimality
+    assert accelerated_gap(moments, mean, weights=weights, **COSTS) == pytest.approx(recursion, rel=1e-7)
+
+
+def test_gap_with_local_heads_is_that_of_algorithm_3_as_printed(problem):
+    """The mean head in its control, the local heads as start and in the energy; the energy summed by hand."""
+    moments, heads, weights = problem
+    mean = heads.mean(axis=0)
+    control = RegretProblem(moments=moments, weights=weights, heads=heads, reference=mean, **COSTS)
+    theta = solve(control, method="accelerated").heads_at(np.arange(7))
+    energy = solve(control).problem.system.loss((weights @ theta[-1])[:, None])
+    energy += COSTS["transfer"] * np.sum((theta[1:] - heads) ** 2) + COSTS["stability"] * np.sum(
+        np.diff(theta, axis=0) ** 2
+    )
+    least = solve(RegretProblem(moments=moments, weights=weights, heads=heads, **COSTS)).energy
+    assert accelerated_gap(moments, heads, weights=weights, **COSTS) == pytest.approx(energy - least, rel=1e-7)
+
+
+def test_exponents(summary):
+    slopes = {(row["method"], row["against"]): row["slope"] for row in summary.headline()}
+    assert slopes["worst case", "epsilon"] == pytest.approx(1, abs=0.05)
+    assert slopes["random", "epsilon"] == pytest.approx(1, abs=0.15)
+    assert 0.5 < slopes["worst case", "q"] <= 1
+    assert 0.2 < slopes["random", "q"] < 0.8
+    assert slopes[MEAN_HEADS, "max|1/N - w|"] == pytest.approx(2, abs=0.1)
+
+
+def test_lines_and_bound(summary):
+    s = RobustnessSettings(epsilons=(1e-4, 1e-3, 1e-2), shares=(0.008, 0.04, 0.2, 1.0))
+    assert s.distances[-1] == pytest.approx(0.8)
+    lines = {}
+    for line in summary.lines:
+        assert 0 < line["lower"] <= line["median"] <= line["upper"]
+        lines.setdefault((line["panel"], line["method"]), []).append(line["median"])
+    worst, random, bound = (np.array(found) for (panel, _), found in lines.items() if panel == "epsilon")
+    assert np.all(random < worst)
+    assert np.all(worst <= bound * (1 + 1e-12))
+    floor, mean = lines["distance", LOCAL_HEADS], lines["distance", MEAN_HEADS]
+    assert floor[0] > 100 * mean[0]
+    assert floor[1] == pytest.approx(floor[0], rel=0.1)
+
+
+def test_documents(summary):
+    document = json.loads(json.dumps(summary.as_json(), allow_nan=False))
+    assert document["runs"] == 2
+    assert len(document["rows"]) == 5
+    assert len(document["lines"]) == 3 * 3 + 3 * 4 + 3 * 10
+    assert len(summary.notes()) == 3
+
+
+def test_checks(summary):
+    assert all(check.holds for check in summary.checks().values())
+    least = {(row["method"], row["against"]): row["least"] for row in summary.headline()}
+    for name, statement in (
+        (("worst case", "q"), "Theorem 4"),
+        (("worst case", "epsilon"), "Theorem 4"),
+        ((MEAN_HEADS, "max|1/N - w|"), "Theorem 6 (i)"),
+    ):
+        assert not _checks({**least, name: 0.4}, 1.0)[statement].holds

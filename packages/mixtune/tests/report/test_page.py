@@ -1,0 +1,645 @@
+"""The page about a fit: whole, the same each time, safe for any name, and true to the model."""
+
+import base64
+import copy
+import hashlib
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixtune.choice import TransferGain
+from mixtune.errors import DataError
+from mixtune.estimators import (
+    Measures,
+    RegretOptimalClassifierCV,
+    RegretOptimalRegressor,
+    RegretOptimalRegressorCV,
+    StreamedSources,
+    column_effects,
+    load,
+)
+from mixtune.features import RandomFeatures
+from mixtune.report import give_verdict, model_facts, page_html, read_facts, report_html, write_report
+from mixtune.report.facts import Gain
+from mixtune.report.verdict import HELP_MARGIN, compared_sentence, why_different
+from mixtune.report.wording import clean, escape
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(2)'>",
+    "&lt;b&gt; & co",
+    "🏫 école 学校 مدرسة",
+    "x" * 300,
+    "turned \u202e around \x00 \ud800",
+    "</title></svg></style>",
+]
+SECTIONS = ["effects", "what-if", "datasets", "comparison", "rows", "misses", "removal", "spreads"]
+SECTIONS += ["path", "average", "settings", "words"]
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag is closed in its turn, no id stands twice."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.ids, self.attributes, self.texts, self.cells = [], [], [], [], {}, {}
+        self.title = ""
+        self.feed(text)
+        self.close()
+        assert self.open == [], f"never closed: {self.open}"
+        assert len(set(self.ids)) == len(self.ids)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        self.ids += [value for name, value in attributes if name == "id"]
+        if tag not in VOID:
+            self.open.append((tag, dict(attributes)))
+
+    def handle_startendtag(self, tag, attributes):
+        assert "svg" in [name for name, _ in self.open], f"<{tag}/> closes itself only inside an SVG"
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_endtag(self, tag):
+        opened, _ = self.open.pop()
+        assert opened == tag, f"</{tag}> closes <{opened}>"
+
+    def handle_data(self, data):
+        if [name for name, _ in self.open] == ["html", "head", "title"]:
+            self.title += data
+        for _, attributes in self.open:
+            if "id" in attributes:
+                self.texts[attributes["id"]] = self.texts.get(attributes["id"], "") + data
+        if self.open and ("figure" in self.open[-1][1].get("class", "") or self.open[-1][0] == "td"):
+            label = next((a["data-label"] for _, a in reversed(self.open) if "data-label" in a), "")
+            self.cells.setdefault(label, []).append(data)
+
+    def handle_pi(self, data):
+        raise AssertionError(data)
+
+    def unknown_decl(self, data):
+        raise AssertionError(data)
+
+
+HELPS = TransferGain(0.14, 0.09, 0.18, from_rows=0.14, from_validation=None)
+
+
+def make_rows(n_sources, n_focal=20, *, names=None, outputs=None, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def draw(n, shift):
+        X = rng.standard_normal((n, 3))
+        y = 60 + 10 * (X @ (np.array([1.0, -0.5, 0.3]) + shift) + 0.6 * rng.standard_normal(n))
+        return X, y if outputs is None else np.stack([y * (k + 1) for k in range(outputs)], axis=1)
+
+    X, y = draw(n_focal, 0.0)
+    names = names or [f"school {k + 1}" for k in range(n_sources)]
+    sources = {name: draw(int(rng.integers(8, 30)), rng.uniform(-0.4, 0.4)) for name in names}
+    return {"X": X, "y": y, "sources": sources}
+
+
+def fit(rows, estimator=None):
+    return (estimator or RegretOptimalRegressorCV()).fit(rows["X"], rows["y"], sources=rows["sources"])
+
+
+def read(model, rows, **options):
+    text = report_html(model, **rows, **options)
+    # What would show in attributes or words if a number had gone astray.
+    assert not re.search(r'="[^"]*\b(nan|inf|None)\b', text)
+    assert not re.search(r">[^<]*\b(nan|inf|None)\b", text)
+    return Page(text)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_rows(12)
+
+
+@pytest.fixture(scope="module")
+def fitted(rows):
+    return fit(rows)
+
+
+@pytest.fixture
+def model(fitted):
+    return copy.copy(fitted)
+
+
+def test_the_page_is_whole_and_in_order(model, rows):
+    page = read(model, rows, target="score")
+    assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+    assert page.tags.count("svg") == 6 + 3 + 3
+    assert page.tags.count("desc") == 12
+    labelled = [value.split() for name, value in page.attributes if name == "aria-labelledby"]
+    assert all(part in page.ids for value in labelled for part in value)
+    assert page.title == "Predicting score for focal"
+    assert read(model, rows, title="A & B").title == "A & B"
+
+
+def test_nothing_is_fetched_or_run(model, rows):
+    text = report_html(model, **rows)
+    # The numbers of the model are base64, in which anything may stand.
+    parts = re.split(r'<script type="application/json" id="model">[^<]*</script>', text)
+    assert len(parts) == 2
+    text = "".join(parts)
+    for outside in ("http:", "https:", "//", "src=", "url(", "@import", "@font-face", "javascript:", "fetch(", "eval("):
+        assert outside not in text
+    # The one script is the one whose hash the page allows.
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}';" in text
+
+
+def test_the_same_model_gives_the_same_page(rows):
+    first, second = (report_html(fit(rows), **rows) for _ in range(2))
+    assert first == second
+    assert "2026-11-15" not in first
+    assert "2026-11-15" in report_html(fit(rows), **rows, date="2026-11-15")
+
+
+def test_names_never_become_markup():
+    rows = make_rows(0, names=HOSTILE)
+    model = fit(rows, RegretOptimalRegressorCV(focal_name="<b>focal</b>"))
+    text = report_html(model, **rows, target="</h1><script>", settings={"<a>": "<b>"}, notes=["<i>note</i>"])
+    page = Page(text)
+    plain = read(fit(make_rows(7)), make_rows(7), notes=["note"])
+    assert set(page.tags) == set(plain.tags)
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    assert list(page.tags).count("script") == list(plain.tags).count("script") == 2
+    for name in HOSTILE:
+        assert clean(name)[:30] in page.texts["datasets"]
+    assert "\u202e" not in text
+    text.encode("utf-8")
+
+
+@given(st.text())
+def test_escaped_text_reads_back_as_it_was(text):
+    seen = []
+
+    class Reader(HTMLParser):
+        def handle_data(self, data):
+            seen.append(data)
+
+        def handle_starttag(self, tag, attributes):
+            seen.extend(value for _, value in attributes)
+
+    reader = Reader(convert_charrefs=True)
+    reader.feed(f'<p title="{escape(text)}">{escape(text)}</p>')
+    reader.close()
+    assert seen[0] == clean(text)
+    assert "".join(seen[1:]) == clean(text)
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        ((0.14, 0.09, 0.18), "Transfer clearly helps: the error is 14% lower (95% interval 9 to 18%);"),
+        ((-0.05, -0.09, -0.02), "Transfer clearly hurts: the error is 5% higher (95% interval 2 to 9%);"),
+        (
+            (0.02, -0.03, 0.07),
+            "20 focal rows cannot tell whether transfer helps: the error is 2% lower (95% interval 3% higher to",
+        ),
+        (
+            (-0.03, -0.07, 0.01),
+            "Transfer probably hurts: the error is 3% higher (95% interval 7% higher to 1% lower);",
+        ),
+        ((0.03, -0.01, 0.07), "Transfer probably helps: the error is 3% lower (95% interval 1% higher to 7% lower);"),
+        (
+            (0.0, -0.02, 0.02),
+            "20 focal rows cannot tell whether transfer helps: the error is the same (95%",
+        ),
+        ((0.0, -math.inf, 1.0), "Whether transfer helps cannot be judged"),
+    ],
+)
+def test_the_verdict_says_no_more_than_the_interval(gain, words, model, rows):
+    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_validation=None)
+    assert read(model, rows).texts["verdict"].startswith(words)
+
+
+def without_harm(facts):
+    """The same, with no source that hurt."""
+    return replace(facts, sources=tuple(replace(each, change_high=0.1) for each in facts.sources))
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        ((0.14, 0.09, 0.18), "Use this model for new rows."),
+        ((0.03, -0.01, 0.07), "Use this model for new rows. If the difference stays the same, about 36 focal rows"),
+        ((-0.05, -0.09, -0.02), "Use a fit to the focal rows alone."),
+        ((0.02, -0.03, 0.07), "Use either this model or a fit to the focal rows alone. If"),
+        ((0.0, -0.02, 0.02), "Use either this model or a fit to the focal rows alone."),
+        ((0.0, -math.inf, 1.0), "Add focal rows with known targets."),
+    ],
+)
+def test_what_to_do_next(gain, words, model, rows):
+    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_validation=None)
+    facts = without_harm(read_facts(model, **rows, explain=False))
+    advice = give_verdict(facts).advice
+    assert advice.startswith(words)
+    if gain[0] > 0.1:
+        assert f"What to do next: {advice}" in page_html(facts)
+        worse = [replace(each, ratio=1.2, ratio_low=1.1, ratio_high=1.3) for each in facts.compared]
+        assert give_verdict(replace(facts, compared=worse)).advice == "Use one fit to all rows pooled."
+        hurt = replace(facts.sources[0], change=-0.1, change_low=-0.2, change_high=-0.05)
+        found = give_verdict(replace(facts, sources=(hurt, *facts.sources[1:])))
+        assert found.advice == f'Use this model for new rows. Try mixtune without "{hurt.name}", which hurt.'
+        # Without the only source it is a fit to the focal rows alone.
+        assert give_verdict(replace(facts, compared=(), sources=(hurt,))).advice == "Use this model for new rows."
+        helped = replace(hurt, change=0.1, change_low=0.05, change_high=0.2)
+        found = give_verdict(replace(facts, sources=(helped, *facts.sources[1:])))
+        assert f'helped ("{hurt.name}")' in found.sentence
+
+
+@pytest.mark.parametrize("measure", ["rmse", "log_loss"])
+def test_a_model_no_better_than_the_mean_is_not_recommended(measure, model, rows):
+    def advice(error, gain=HELPS, focal_rows=20, **others):
+        model.transfer_gain_ = gain
+        facts = without_harm(read_facts(model, **rows, explain=False))
+        errors = {"mixtune": error, "mean": 1.0, **others}
+        compared = [
+            replace(each, measures=Measures(**{measure: errors.get(each.method, 0.5)})) for each in facts.compared
+        ]
+        return give_verdict(
+            replace(facts, compared=tuple(compared), focal=replace(facts.focal, rows=focal_rows))
+        ).advice
+
+    name = {"rmse": "RMSE", "log_loss": "log loss"}[measure]
+    told = f"this model is no better than predicting the mean ({name} 1.1 against 1)."
+    assert advice(0.9) == "Use this model for new rows."
+    assert advice(1.1) == f"Look for other columns. These hardly predict the target: on the left-out rows, {told}"
+    assert f"is hardly better than predicting the mean ({name} 0.99 against 1)." in advice(0.99)
+    few = f"Add focal rows before you rely on this model: on the few left-out rows, {told}"
+    assert advice(1.1, focal_rows=5) == few
+    # What counts is the fit that would be recommended.
+    hurts = TransferGain(-0.05, -0.09, -0.02, from_rows=-0.05, from_validation=None)
+    assert advice(1.1, hurts) == "Use a fit to the focal rows alone."
+    worse = advice(1.2, hurts, **{"own rows alone": 1.1})
+    assert "a fit to the focal rows alone is no better than predicting the mean" in worse
+
+
+def test_noise_is_not_recommended():
+    rng = np.random.default_rng(0)
+    draws = [(rng.standard_normal((n, 4)), rng.standard_normal(n)) for n in (25, 60, 60)]
+    (X, y), *others = draws
+    rows = {"X": X, "y": y, "sources": {f"other {k}": each for k, each in enumerate(others)}}
+    facts = read_facts(fit(rows), **rows, explain=False)
+    assert give_verdict(facts).advice.startswith("Look for other columns. These hardly predict the target")
+    classes = {**rows, "y": np.where(y > 0, "yes", "no")}
+    classes["sources"] = {name: (A, np.where(b > 0, "yes", "no")) for name, (A, b) in rows["sources"].items()}
+    facts = read_facts(fit(classes, RegretOptimalClassifierCV()), **classes, explain=False)
+    assert "better than predicting the mean (log loss" in give_verdict(facts).advice
+
+
+def test_with_one_focal_row_errors_are_said_to_be_unknown():
+    rows = make_rows(2, 1)
+    facts = read_facts(fit(rows), **rows, explain=False)
+    known = "Add focal rows before you rely on this model: with 1 focal row its errors and intervals are unknown."
+    for gain in (facts.gain, Gain(0.2, 0.1, 0.3)):
+        assert give_verdict(replace(facts, gain=gain)).advice == known
+
+
+def test_pooling_is_judged_with_the_same_grades(model, rows):
+    def said(ratio, low, high):
+        model.compared_ = tuple(
+            replace(each, ratio=ratio, ratio_low=low, ratio_high=high) if each.method == "pooled" else each
+            for each in model.compared_
+        )
+        return " ".join(give_verdict(read_facts(model, **rows)).evidence)
+
+    assert "Its error is clearly lower than that of one fit to all rows pooled, by 20%." in said(0.8, 0.7, 0.9)
+    assert "Its error is clearly higher than that of one fit to all rows pooled, by 20%." in said(1.2, 1.1, 1.3)
+    assert "Its error is probably lower than that of one fit to all rows pooled, by 10%." in said(0.9, 0.75, 1.05)
+    assert "Whether it is better than one fit to all rows pooled, 20 focal rows cannot tell." in said(0.99, 0.8, 1.2)
+
+
+def surely(removal, change):
+    """The removal with a change that is much larger than its uncertainty."""
+    return replace(removal, change=change, change_low=change - 1e-4, change_high=change + 1e-4)
+
+
+def test_a_comparison_that_differs_from_the_fit_says_why(model, rows):
+    facts = replace(read_facts(model, **rows, explain=False), gain=Gain(0.2, 0.1, 0.3))
+    options = {"curved": True, "classes": False}
+    assert why_different(facts, 0.15, 0.05, 0.25, **options) == ""
+    told = why_different(facts, -0.2, -0.3, -0.1, **options)
+    assert told.startswith("mixtune fit says: Transfer clearly helps")
+    for reason in ("lacks those of one fold", "in the focal role", "may be non-linear"):
+        assert reason in told
+    assert "class scores" not in told
+    assert why_different(facts, 0.0, -0.3, 0.3, **options)
+    unsure = replace(facts, gain=Gain(0.01, -0.2, 0.2))
+    assert why_different(unsure, -0.01, -0.3, 0.3, **options) == ""
+    assert compared_sentence(0.0, -0.1, 0.1, 9).startswith("9 focal rows cannot tell whether mixtune is better")
+    assert compared_sentence(-0.2, -0.3, -0.1, 9).startswith("mixtune is clearly worse than own rows alone")
+
+
+def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, rows):
+    effects = model.removal_effects()
+    model._removals = tuple(replace(r, change=0.02, change_low=-0.01, change_high=0.05) for r in effects)
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith("; the focal rows cannot tell which of 12 datasets helped on its own.")
+    assert "for 12 the focal rows cannot tell" in report_html(model, **rows)
+    assert "badge helped" not in report_html(model, **rows)
+    model._removals = (surely(effects[0], 0.02), *model._removals[1:])
+    # Where the rows cannot tell whether transfer helps, no dataset is said to have helped.
+    model.transfer_gain_ = TransferGain(0.0, -0.1, 0.1, from_rows=0.0, from_validation=None)
+    assert read(model, rows).texts["verdict"].endswith("(95% interval 10% higher to 10% lower).")
+    model.transfer_gain_ = HELPS
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith(f'; 1 of 12 datasets helped ("{effects[0].name}").')
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([0.02] * 12, "; all 12 datasets helped."),
+        ([0.02] * 5 + [-0.01] + [0.0] * 6, "; 5 of 12 datasets helped."),
+        ([-0.02] + [0.0] * 11, "; none of 12 datasets helped on its own."),
+        ([HELP_MARGIN] * 12, "; none of 12 datasets matters on its own."),
+    ],
+)
+def test_datasets_that_helped_are_counted(changes, words, model, rows):
+    model.transfer_gain_ = HELPS
+    model._removals = tuple(surely(r, c) for r, c in zip(model.removal_effects(), changes))
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith(words)
+    assert page.texts["datasets"].count("helped") == sum(c > HELP_MARGIN for c in changes)
+    assert page.texts["datasets"].count("hurt") == sum(c < -HELP_MARGIN for c in changes)
+
+
+def test_removals_that_were_not_computed_do_not_print_as_nothing(model, rows):
+    model.transfer_gain_ = HELPS
+    model._removals = tuple(surely(r, 0.02) for r in model.removal_effects()[:4])
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")
+    assert len(page.cells["error changes by"]) == 4
+    assert "This was not computed for the 8 datasets of little weight" in page.texts["removal"]
+    model._removals = tuple(surely(r, 0.0) for r in model._removals)
+    assert read(model, rows).texts["verdict"].endswith("; none of the 4 datasets looked at matters on its own.")
+
+
+def test_numbers_are_those_of_the_model(model, rows):
+    page = read(model, rows)
+    weights = [float(text.rstrip("%")) for text in page.cells["weight"]]
+    assert weights[0] == pytest.approx(100 * model.weights_.values[0], abs=0.051)
+    assert weights[1:] == sorted(weights[1:], reverse=True)
+    assert sum(weights) == pytest.approx(100, abs=0.05 * len(weights))
+    assert f"{math.sqrt(model.loo_error_):.2f}" in page.texts["removal"]
+    assert f"{model.distances_.sampling_floor.value:.3g}" in page.texts["datasets"]
+    shown = [float(text.rstrip("%").replace("\u2212", "-")) for text in page.cells["error changes by"]]
+    wanted = sorted((100 * r.change for r in model.removal_effects()), key=abs, reverse=True)
+    np.testing.assert_allclose(shown, wanted, atol=0.051)
+    ridges = [c.effective_ridge for c in model.candidates_]
+    # The marked point is the candidate with the largest share.
+    path = model.ridge_path_
+    assert read_facts(model, **rows, explain=False).ridge.chosen == path.ridges[path.chosen] == ridges[0]
+    assert path.loo_errors[path.chosen] == model.candidates_[0].loo_error
+    assert f"{ridges[0]:.3g}" in page.texts["path"] or f"{ridges[0]:,.0f}" in page.texts["path"]
+    assert f"{len(ridges)} candidate fits" in page.texts["average"]
+
+
+def test_measures_and_effects_are_those_of_the_model(model, rows):
+    page = read(model, rows, target="score", columns=["age", "size", "noise"], date="1 May 2026")
+    names = ["mixtune", "own rows alone", "pooled", "mean of local models", "predict the mean"]
+    assert all(name in page.texts["comparison"] for name in names)
+    assert len(page.cells["MAE"]) == len(names)
+    misses = np.abs(rows["y"] - model.loo_predictions_)
+    assert float(page.cells["MAE"][0]) == pytest.approx(misses.mean(), abs=0.01)
+    effects = column_effects(model, columns=["age", "size", "noise"]).effects
+    assert [float(text.replace("\u2212", "-")) for text in page.cells["change of score"]] == pytest.approx(
+        [each.effect for each in effects], abs=0.06
+    )
+    assert page.texts["misses"].index(f"Row {np.argmax(misses) + 1}:") > 0
+    facts = read_facts(model, **rows, columns=["age", "size", "noise"])
+    worst = facts.columns.misses[0]
+    assert worst.row == np.argmax(misses)
+    assert sum(part for *_, part in worst.parts) == pytest.approx(worst.predicted - worst.average)
+    for spread in facts.columns.spreads:
+        assert (spread.focal.sum(), spread.sources.sum()) == pytest.approx((1.0, 1.0))
+    text = page_html(facts, date="1 May 2026", inputs=["a<b>.csv"], command="mixtune fit 'a<b>.csv'")
+    assert "1 May 2026; from a&lt;b&gt;.csv" in text
+    assert "<code>mixtune fit" in text
+
+
+def test_a_map_that_the_page_cannot_compute_is_said(rows):
+    single = RandomFeatures(n_inputs=3, width=4, seed=0, dtype="float32")
+    page = read(fit(rows, RegretOptimalRegressorCV(feature_map=single)), rows)
+    assert "too large" in page.texts["what-if"]
+    assert "model" not in page.ids
+
+
+def test_feature_maps_and_their_shares(model, rows):
+    page, facts = read(model, rows), read_facts(model, **rows)
+    assert [each.name for each in facts.maps] == [each.name for each in model.maps_]
+    assert len(facts.maps) > 1
+    assert facts.carried in page.texts["average"]
+    assert report_html(model, **rows).count(facts.carried) == 2  # on top, and beside the table
+    assert page.attributes.count(("data-label", "features")) == len(model.maps_)
+    shares = [float(text.rstrip("%")) for text in page.cells["share"][: len(model.maps_)]]
+    np.testing.assert_allclose(shares, [100 * each.share for each in model.maps_], atol=0.051)
+    assert "without learned columns" in page.texts["comparison"]
+
+
+def test_distances_are_left_out_on_request(rows):
+    model = fit(rows)
+    assert read_facts(model, **rows, explain=False, distances=False).floor is None
+    assert model._distances is None
+    assert read_facts(model, **rows, explain=False).floor is not None
+
+
+def test_one_map_is_not_worth_a_word(rows):
+    linear = fit(rows, RegretOptimalRegressorCV(None))
+    facts, page = read_facts(linear, **rows), read(linear, rows)
+    assert (facts.maps, facts.carried) == ((), "")
+    assert "feature map" not in page.texts["average"] + page.texts["comparison"]
+    assert ("data-label", "features") not in page.attributes
+    del linear.maps_  # as in files of earlier versions
+    assert read_facts(linear, **rows).maps == ()
+
+
+def test_shares_are_those_of_the_first_output():
+    rows = make_rows(3, outputs=2)
+    assert "of the first of 2 outputs" in read_facts(fit(rows), **rows).carried
+    one = make_rows(3)
+    assert "of the prediction" in read_facts(fit(one), **one).carried
+
+    def label(y):
+        return np.searchsorted(np.quantile(one["y"], [0.3, 0.6]), y)
+
+    named = {"X": one["X"], "y": label(one["y"]), "sources": {k: (X, label(y)) for k, (X, y) in one["sources"].items()}}
+    assert "of the first of 3 class scores" in read_facts(fit(named, RegretOptimalClassifierCV()), **named).carried
+
+
+def test_without_sources():
+    page = read(fit(bare := make_rows(0) | {"sources": None}), bare)
+    assert page.texts["verdict"].startswith("No other datasets were given")
+    assert not {"datasets", "comparison", "removal"} & set(page.ids)
+    assert {"rows", "average", "settings", "words"} <= set(page.ids)
+
+
+def test_one_source():
+    page = read(fit(rows := make_rows(1)), rows)
+    assert re.search("the one other dataset (helped|did not clearly help)", page.texts["verdict"])
+
+
+def test_two_hundred_sources_fold_away():
+    page = read(fit(rows := make_rows(200)), rows)
+    # Two long tables, the details of the choice, the bound, the largest errors.
+    assert page.tags.count("details") == 2 + 1 + 1 + 5
+    assert "185 more datasets with" in page.texts["datasets"]
+    assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
+
+
+@pytest.mark.parametrize(("outputs", "charts", "words"), [(2, 4, "each has its own"), (5, 2, "show the first")])
+def test_several_outputs(outputs, charts, words):
+    rows = make_rows(4, outputs=outputs)
+    page = read(fit(rows), rows, target=[f"mark {k}" for k in range(outputs)])
+    assert page.tags.count("svg") == 4 + charts + 3 + 3
+    assert words in page.texts["rows"]
+    assert "mark 0" in page.texts["rows"]
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_classes(levels):
+    rows = make_rows(4, 40)
+    cuts = np.quantile(rows["y"], np.linspace(0, 1, levels + 1)[1:-1])
+
+    def label(y):
+        return np.array([f"<{k}>" for k in range(levels)])[np.searchsorted(cuts, y)]
+
+    rows = {
+        "X": rows["X"],
+        "y": label(rows["y"]),
+        "sources": {k: (X, label(y)) for k, (X, y) in rows["sources"].items()},
+    }
+    model = fit(rows, RegretOptimalClassifierCV())
+    page = read(model, rows)
+    scores = model.regressor_.loo_predictions_
+    guessed = np.where(scores > 0, 1, 0) if levels == 2 else scores.argmax(axis=1)
+    right = int(np.sum(model.classes_[guessed] == rows["y"]))
+    assert f"{right} of 40 are correct" in page.texts["rows"]
+    counts = [int(text) for k in range(levels) for text in page.cells[f"predicted <{k}>"]]
+    assert sum(counts) == 40
+    assert "Calibration of the probabilities" in page.texts["rows"]
+    assert float(page.cells["accuracy"][0].rstrip("%")) == pytest.approx(100 * right / 40, abs=0.051)
+    assert all(page.cells[name] for name in ("log loss", "AUC"))
+    assert "the probability of" in page.texts["effects"]
+
+
+def test_few_rows_say_what_is_missing():
+    few = read(fit(rows := make_rows(3, 4)), rows)
+    assert "No 90% intervals" in few.texts["rows"]
+    rows = make_rows(3, 1)
+    one = read(fit(rows), rows)
+    assert "too few focal rows" in report_html(fit(rows), **rows)
+    assert "∞" not in "".join(one.texts.values())
+    assert "fits the focal rows" not in one.texts["datasets"]
+
+
+def test_a_handful_of_rows_does_not_tell_which_datasets_helped():
+    changes = re.compile('class="badge (helped|hurt)"')
+    told = []
+    for rows in (make_rows(6, 8), make_rows(6, 7)):
+        model = fit(rows)
+        model._removals = tuple(surely(each, 0.02) for each in model.removal_effects())
+        told.append(bool(changes.search(report_html(model, **rows))))
+    assert told == [True, False]
+    few = read(fit(rows := make_rows(6, 7)), rows)
+    assert "7 focal rows cannot tell which datasets helped" in "".join(few.texts.values())
+    assert "mostly chance" in few.texts["removal"]
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e12])
+def test_any_unit(scale):
+    rows = make_rows(3)
+    rows = rows | {"y": rows["y"] * scale, "sources": {k: (X, y * scale) for k, (X, y) in rows["sources"].items()}}
+    read(fit(rows), rows)
+
+
+def test_a_constant_target():
+    rows = make_rows(3)
+    rows = rows | {
+        "y": np.full(20, 5.0),
+        "sources": {k: (X, np.full(len(X), 5.0)) for k, (X, _) in rows["sources"].items()},
+    }
+    read(fit(rows), rows)
+
+
+def test_streamed_sources(rows):
+    streamed = {**rows, "sources": StreamedSources(rows["sources"], sample_rows=25, progress=False)}
+    model = fit(streamed)
+    facts = read_facts(model, **streamed)
+    assert {each.name: each.rows for each in facts.sources} == {
+        name: len(y) for name, (_, y) in rows["sources"].items()
+    }
+    assert "at most 25 rows" in report_html(model, **streamed)
+
+
+def test_a_model_from_a_file(model, rows, tmp_path):
+    model.save(tmp_path / "a.mixtune")
+    page = read(load(tmp_path / "a.mixtune"), rows)
+    assert "Fit again to see them" in page.texts["removal"]
+    assert re.search(
+        r"the \d+ other datasets have \d+% of the weight", report_html(load(tmp_path / "a.mixtune"), **rows)
+    )
+
+
+def test_settings_hold_no_addresses(rows):
+    class Plain:
+        def transform(self, X):
+            return X
+
+    text = report_html(fit(rows, RegretOptimalRegressorCV(Plain())), **rows)
+    assert "0x" not in text
+    assert "Plain" in text
+
+
+def test_other_rows_are_refused(model, rows):
+    with pytest.raises(DataError, match="fitted to 20 focal rows"):
+        report_html(model, **rows | {"X": rows["X"][:5], "y": rows["y"][:5]})
+    with pytest.raises(DataError, match="only in one of the two, such as 'school 1'"):
+        report_html(model, **rows | {"sources": {k: v for k, v in rows["sources"].items() if k != "school 1"}})
+    with pytest.raises(DataError, match="X has 5 rows"):
+        report_html(model, **rows | {"X": rows["X"][:5]})
+    with pytest.raises(DataError, match="RegretOptimalRegressorCV"):
+        report_html(fit(rows, RegretOptimalRegressor()), **rows)
+
+
+def test_the_file_is_whole_or_not_there(model, rows, tmp_path):
+    path = write_report(tmp_path / "report.html", model, **rows)
+    assert path.read_text(encoding="utf-8") == report_html(model, **rows)
+    with pytest.raises(DataError, match="only in one"):
+        write_report(path, model, **rows | {"sources": None})
+    assert path.read_text(encoding="utf-8") == report_html(model, **rows)
+    with pytest.raises(DataError, match="is a folder"):
+        write_report(tmp_path, model, **rows)
+    with pytest.raises(DataError, match="does not exist"):
+        write_report(tmp_path / "no" / "report.html", model, **rows)
+
+
+def test_the_bound_is_that_of_the_theorem_at_the_models_weights():
+    rng = np.random.default_rng(0)
+    draw = lambda rows, shift: (X := rng.standard_normal((rows, 2)), X.sum(axis=1) + shift)  # noqa: E731
+    (X, y), sources = draw(20, 0.0), {"a": draw(60, 0.1), "b": draw(50, 2.0)}
+    model = RegretOptimalRegressor(weights="wasserstein").fit(X, y, sources=sources)
+    found, weights = model_facts(model).bound, model.weights_
+    costs = np.array([d.value for d in weights.distances]) + np.array([20, 60, 50]) ** (-1 / 3)
+    assert found.power == pytest.approx(weights.values @ costs)
+    assert found.alone == pytest.approx(20 ** (-1 / 3))
+    assert found.confidence == pytest.approx(np.sqrt(np.log(2 * 3 / 0.05) / 40))
+    assert f"at most {found.power + found.confidence:.3g}" in found.lines[0]
+    assert f"is {model.bound_gain_:+.3g};" in found.lines[1]
+    assert "says nothing" in replace(found, power=0.9).lines[0]
+    # Without distances, or with too few columns, there is none.
+    assert model_facts(RegretOptimalRegressor().fit(X, y, sources=sources)).bound is None
+    narrow = {name: (U[:, :1], v) for name, (U, v) in sources.items()}
+    assert model_facts(RegretOptimalRegressor(weights="wasserstein").fit(X[:, :1], y, sources=narrow)).bound is None
