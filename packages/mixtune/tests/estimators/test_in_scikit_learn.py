@@ -92,7 +92,7 @@ def test_a_dict_that_would_be_cut_up():
 
 
 def test_a_dict_of_as_many_sources_as_rows_needs_sources():
-    """scikit-learn slices such a dict by row numbers before it calls fit; cloning, which comes earlier, refuses it."""
+    """scikit-learn slices a plain dict of that size by row numbers before it calls fit."""
     X, y, sources = make_transfer(n=3)
     wrapped = Sources(sources)
     assert (

@@ -33,7 +33,6 @@ from mixtune.estimators._inputs import (
     apart_notes,
     as_sources,
     check_new,
-    check_transformed,
     encoded_sources,
     map_after_encoding,
     read_focal,
@@ -115,7 +114,6 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         self._check_parameters()
         given = as_sources(sources)
         focal = self._read_focal(X, y, sample_weight, reset=True)
-        check_transformed(given, focal)
         self._learn(focal, encoded_sources(self, given))
         return self
 

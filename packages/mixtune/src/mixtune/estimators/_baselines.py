@@ -273,7 +273,7 @@ class DomainColumnClassifier(DomainColumnRegressor):
         self.classes_, codes = np.unique(labels, return_inverse=True)
         parts = np.split(codes.astype(np.float64), np.cumsum([len(np.asarray(y)), *(len(s.y) for s in given.values())]))
         coded = Sources({name: s._replace(y=part) for (name, s), part in zip(given.items(), parts[1:])})
-        return super().fit(X, parts[0], sample_weight, sources=coded.transformed())
+        return super().fit(X, parts[0], sample_weight, sources=coded)
 
     def predict(self, X: Any) -> Any:
         """The likeliest class of rows of the focal domain."""

@@ -399,7 +399,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         signs = ClassSigns(tuple(self.classes_.tolist()))
         made = Sources({name: source._replace(y=signs(labels[name])) for name, source in given.items()})
         made.streams = tuple(stream.coded(signs) for stream in given.streams)
-        return made.transformed() if given.ready else made
+        return made
 
     def _streamed_labels(self, given: Sources | None) -> list[Array]:
         """The classes of streamed sources."""

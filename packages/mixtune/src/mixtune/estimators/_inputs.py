@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -53,14 +52,6 @@ MOST_DOMAINS = 20_000
 #: Memory-mapped arrays of more bytes than this in total are streamed instead of copied. Smaller ones, which joblib
 #: creates when it passes arguments to its workers, are read like any other array.
 MAPPED_BYTES = 2**26
-#: What scikit-learn's wrappers transform of the focal rows, and what to do about the sources.
-WRAPPERS = {"Pipeline": "X", "TransformedTargetRegressor": "y"}
-REMEDIES = {
-    "X": "use mixtune.SourcesPipeline(steps), whose steps see both (leave a scaler out: mixtune standardises), or pass "
-    "sources=Sources(...).transformed(X=steps.transform)",
-    "y": "use mixtune.SourcesPipeline(steps, target_transformer=...), or pass sources=Sources(...).transformed(y=...) "
-    "with the same function",
-}
 #: Columns differ if their means are more than FAR spreads apart or, where the focal rows are standardised, if their
 #: spreads differ by more than the factor WIDER. Targets differ if their spreads do by more than OTHER_UNITS.
 FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
@@ -96,7 +87,8 @@ class Sources:
     sources as there are focal rows.
 
     The steps of a ``Pipeline`` before the estimator, and ``TransformedTargetRegressor``, transform the focal rows and
-    not the sources. ``fit`` warns unless :meth:`transformed` was called.
+    not the sources: use :class:`mixtune.SourcesPipeline`, or transform the sources with :meth:`transformed`. ``fit``
+    cannot see what contains the estimator; it warns only where the units of sources and focal rows clearly differ.
 
     Examples
     --------
@@ -120,8 +112,6 @@ class Sources:
         large = _too_large(rows)
         self.streams = tuple(_as_stream(group) for group in large if group)
         self.names = tuple(members)
-        #: Whether :meth:`transformed` was called: the sources are in the units that the estimator sees.
-        self.ready = False
         self._members = {name: source for name, source in rows.items() if not any(name in group for group in large)}
 
     @classmethod
@@ -178,8 +168,6 @@ class Sources:
     def transformed(self, X: Callable[[Any], Any] | None = None, y: Callable[[Any], Any] | None = None) -> Sources:
         """The same sources for an estimator inside a wrapper that transforms the focal rows.
 
-        Without functions, this declares that the sources are transformed already.
-
         Parameters
         ----------
         X : callable, optional
@@ -199,12 +187,11 @@ class Sources:
         """
         if (X or y) and (self.streams or self.moments):
             raise DataError(
-                "streamed sources and Moments cannot be transformed; transform what they are read from, and pass "
-                "Sources(...).transformed()"
+                "streamed sources and Moments cannot be transformed; transform what they are read from"
             )
         same: Callable[[Any], Any] = lambda value: value  # noqa: E731
         made = Sources({})
-        vars(made).update(vars(self), ready=True)
+        vars(made).update(vars(self))
         made._members = {
             name: source._replace(X=(X or same)(source.X), y=(y or same)(source.y)) for name, source in self.items()
         }
@@ -325,60 +312,6 @@ class TakesSources:
     # With this request metadata routing passes sources on without set_fit_request.
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
-    def __sklearn_clone__(self) -> Any:
-        check_not_cut_up()
-        return super().__sklearn_clone__()  # type: ignore[misc]
-
-
-def check_not_cut_up() -> None:
-    """Raise if cross-validation is about to slice sources as if they were rows.
-
-    It does so before it calls any method of the estimator but the one that clones it. Without this check, users would
-    see a KeyError with the number of a row.
-    """
-    for frame in _callers():
-        if not frame.f_globals.get("__name__", "").startswith("sklearn.model_selection"):
-            continue
-        params, rows = frame.f_locals.get("params"), frame.f_locals.get("X")
-        for name, value in params.items() if isinstance(params, dict) and rows is not None else ():
-            named = name == "sources" or name.endswith("__sources")
-            if named and isinstance(value, Mapping | Domains) and len(value) == _num_samples(rows):
-                raise DataError(
-                    f"there are as many sources as focal rows, {len(value)}, and cross-validation would split a plain "
-                    f"{type(value).__name__} of them by rows: wrap it in Sources",
-                    code="sources-cut-up",
-                )
-
-
-def check_transformed(sources: Sources | None, focal: Rows) -> None:
-    """Warn if a wrapper of scikit-learn transformed the focal rows, and nobody said that the sources are transformed.
-
-    A pipeline and TransformedTargetRegressor hand ``sources`` on as they are, and an estimator cannot ask what
-    contains it; but what the wrapper was given is on the call stack.
-    """
-    if sources is None or sources.ready:
-        return
-    for frame in _callers():
-        owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
-        part = next((WRAPPERS[kind.__name__] for kind in type(owner).__mro__ if kind.__name__ in WRAPPERS), None)
-        if part is None or np.array_equal(np.asarray(frame.f_locals.get(part)), focal.X if part == "X" else focal.y):
-            continue
-        told = (
-            "{wrapper} transforms {part} of the focal rows but not of the sources; {remedy}. If the sources are "
-            "transformed already, pass Sources(...).transformed()"
-        )
-        fields = {"wrapper": type(owner).__name__, "part": part, "remedy": REMEDIES[part]}
-        warnings.warn(Note("untransformed-sources", told, **fields), UserWarning, stacklevel=3)
-
-
-def _callers() -> Iterator[FrameType]:
-    """The frames of the call stack, the innermost first."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _location(rows: Floats) -> tuple[Floats, Floats]:
     """Means and spreads of columns; a spread that is only rounding counts as 0."""
     with np.errstate(all="ignore"):
@@ -493,7 +426,7 @@ def sampled(sources: Sources | None, columns: tuple[str, ...] | None) -> Sources
         drawn = stream.samples(columns)
         check_once([*members, *drawn])
         members |= drawn
-    return Sources(members).transformed() if sources.ready else Sources(members)
+    return Sources(members)
 
 
 def check_focal_name(names: Iterable[str], focal_name: str) -> None:
