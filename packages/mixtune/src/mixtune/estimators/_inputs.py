@@ -186,9 +186,7 @@ class Sources:
         ('focal', 'b')
         """
         if (X or y) and (self.streams or self.moments):
-            raise DataError(
-                "streamed sources and Moments cannot be transformed; transform what they are read from"
-            )
+            raise DataError("streamed sources and Moments cannot be transformed; transform what they are read from")
         same: Callable[[Any], Any] = lambda value: value  # noqa: E731
         made = Sources({})
         vars(made).update(vars(self))
@@ -311,6 +309,7 @@ class TakesSources:
 
     # With this request metadata routing passes sources on without set_fit_request.
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
+
 
 def _location(rows: Floats) -> tuple[Floats, Floats]:
     """Means and spreads of columns; a spread that is only rounding counts as 0."""
