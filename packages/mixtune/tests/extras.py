@@ -16,6 +16,10 @@ class Missing:
     def __init__(self, package):
         self._package = package
 
+    def __repr__(self):
+        # Names of tests must be the same in every process.
+        return f"Missing({self._package!r})"
+
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)

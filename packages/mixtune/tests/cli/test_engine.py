@@ -43,6 +43,7 @@ def test_the_rooms_that_work_are_not_imported_for_the_help():
 
 def test_a_fit_on_a_cluster_without_workers_ends(tmp_path):
     dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")  # before its settings are changed, or its defaults are lost
     data = sites(tmp_path / "data.csv")
     with dask_processes(workers=0) as cluster, dask.config.set({"distributed.scheduler.no-workers-timeout": "1s"}):
         message = refused("fit", data, *SITES, "--ignore", "colour", "--engine", "dask", "--scheduler", cluster.address)

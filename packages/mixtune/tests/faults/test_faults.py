@@ -24,6 +24,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if "dask" not in name])  # clusters take too long here
 def test_kills(name, tmp_path):
+    if name == "reproduce":
+        pytest.importorskip("mixtune_paper")
     attack(SCENARIOS[name](tmp_path), kills=1, seed=1, say=lambda text: None)
 
 
@@ -75,6 +77,7 @@ def test_a_small_file_system_that_is_full(tmp_path):
 
 def test_two_processes_in_one_folder(tmp_path):
     """Two studies in one folder: together they do every run once, or one of them says why it cannot."""
+    pytest.importorskip("mixtune_paper")
     out = tmp_path / "results"
     command = mixtune("reproduce", "figure1", "--runs", 2, "--jobs", 1, "--out", out)
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]

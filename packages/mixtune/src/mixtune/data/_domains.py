@@ -444,7 +444,7 @@ def arrange_columns(X: Array, columns: Sequence[str], wanted: Sequence[str], who
 
     Examples
     --------
-    >>> arrange_columns(np.array([[1.0, 2.0]]), ["size", "age"], ["age", "size"], "the scaler").to_numpy()
+    >>> np.asarray(arrange_columns(np.array([[1.0, 2.0]]), ["size", "age"], ["age", "size"], "the scaler"))
     array([[2., 1.]])
     >>> arrange_columns(np.array([[1.0, 2.0]]), ["size", "age"], ["rooms"], "the scaler")
     Traceback (most recent call last):
