@@ -22,7 +22,7 @@ from mixtune.errors import DataError
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md"))]
 
 LINK = re.compile(r"\]\(<?(?P<target>[^)>\s]+)>?(?:\s+\"[^\"]*\")?\)")
 LOADING_TAGS = {

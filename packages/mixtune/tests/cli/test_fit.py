@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cli.command_line import SITES, as_json, in_process, refused, run, sites, write_rows
-from estimators.transfer_data import modules_run
 from mixtune.data import read_training
 from mixtune.estimators import RegretOptimalClassifierCV, load, read_info
 
@@ -272,10 +271,3 @@ def test_help_has_examples_and_exit_codes(command):
     assert done.code == 0
     assert f"mixtune {command}" in done.out.split("Examples:")[1]
     assert "Exit code 0" in done.out
-
-
-@pytest.mark.parametrize(("features", "most"), [((), 59), (("--linear",), 53)])
-def test_a_fit_runs_through_few_modules(tmp_path, data, features, most):
-    found = modules_run(lambda: run("fit", data, *SITES, *features, "--out", tmp_path / "model.mixtune", "--force"))
-    assert (tmp_path / "model.mixtune").exists()
-    assert len(found) <= most, "\n".join(found)

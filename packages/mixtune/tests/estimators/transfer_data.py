@@ -1,7 +1,5 @@
 """A small transfer problem shared by the tests of estimators."""
 
-import sys
-
 import numpy as np
 
 
@@ -23,20 +21,3 @@ def make_transfer(seed=0, *, n=12, sizes=(30, 25, 40), p=4, outputs=None, noise=
         for i, (rows, sign) in enumerate(zip(sizes, signs))
     }
     return X, y, sources
-
-
-def modules_run(call):
-    """The modules of mixtune whose functions a call runs; once before, so that imports do not count."""
-    call()
-    seen = set()
-
-    def note(frame, event, argument):
-        if event == "call" and frame.f_code.co_name != "<module>":
-            seen.add(frame.f_globals.get("__name__", ""))
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return sorted(name for name in seen if name.split(".")[0] == "mixtune")
