@@ -35,8 +35,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from mixtune.arrays import Array, Floats, match, to_numpy
+from mixtune.arrays import to_numpy
 from mixtune.errors import ParameterError
+from mixtune_options._arrays import Array, Floats, match
 from mixtune_options._heston import LAW, Heston, VarianceProcess
 from mixtune_options._payoffs import PAYOFFS, Call, GeometricBasketPut, Payoff, PayoffFunction, Put
 from mixtune_options._process import BlackScholes, Process, mean_over, normal_blocks, per_asset

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixtune.arrays import Floats, Integers
 from mixtune.report.figures import BLUE, ORANGE, panels_of, styled
+from mixtune_options._arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

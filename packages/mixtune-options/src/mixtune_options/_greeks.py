@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
+from mixtune_options._arrays import Floats
 from mixtune_options._european import Mean
 from mixtune_options._martingale import without_noise
 from mixtune_options._paths import PathData

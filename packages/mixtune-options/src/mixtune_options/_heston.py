@@ -47,11 +47,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from mixtune.arrays import Array, Floats, match, namespace
-from mixtune.checks import check_choice, check_nonnegative, check_positive, check_whole, set_fields
+from mixtune.checks import check_choice, check_nonnegative, check_positive, check_whole
 from mixtune.errors import ParameterError
+from mixtune_options._arrays import Array, Floats, match, namespace
 from mixtune_options._process import Process, State, TermStructure, correlated, joint_factor, mean_over, per_asset
-from mixtune_options._settings import TOLERANCE, TimeGrid
+from mixtune_options._settings import TOLERANCE, TimeGrid, set_fields
 
 #: The parameters of the variance, in the order in which functions take them.
 LAW = ("v0", "v_mean", "v_speed", "v_vol", "rho")

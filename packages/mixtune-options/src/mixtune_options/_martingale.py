@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Array, Floats, add_to_diagonal, is_numpy, match, namespace, to_numpy
+from mixtune.arrays import to_numpy
+from mixtune_options._arrays import Array, Floats, is_numpy, match, namespace
 from mixtune_options._payoffs import PayoffFunction
 from mixtune_options._process import Process, TermStructure
 
@@ -182,4 +183,5 @@ def _least_squares(U: Array, targets: Array) -> Array:
     """Coefficients of features U, with a small ridge."""
     xp, gram = namespace(U), U.T @ U
     ridge = RIDGE * float(xp.linalg.trace(gram)) / U.shape[1]
-    return xp.linalg.solve(add_to_diagonal(gram, ridge), U.T @ targets)
+    unit = xp.eye(gram.shape[0], dtype=gram.dtype, device=gram.device)
+    return xp.linalg.solve(gram + ridge * unit, U.T @ targets)

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Array, Floats, all_finite, as_float64, match, namespace, to_device, to_numpy, torch_module
+from mixtune.arrays import to_numpy
 from mixtune.checks import check_whole
 from mixtune.errors import DataError
+from mixtune_options._arrays import Array, Floats, all_finite, as_float64, match, namespace, to_device, torch_module
 from mixtune_options._payoffs import PathPayoff, PayoffFunction
 from mixtune_options._process import Process
 from mixtune_options._settings import TimeGrid
@@ -56,7 +57,7 @@ class PathData:
     ) -> PathData:
         """Check paths against the grid and discount their payoffs."""
         label = f'paths "{name}"'
-        prices = _checked(as_float64(prices, what=label), label, grid.n_dates)
+        prices = _checked(as_float64(prices, label), label, grid.n_dates)
         # Payoffs of the path so far know their dates; others see prices only.
         amounts = payoff.along(prices, grid.times) if isinstance(payoff, PathPayoff) else payoff(prices)
         payoffs = match(amounts, prices) * match(grid.discount, prices)
@@ -311,9 +312,17 @@ def _read_csv(path: Path) -> Any:
 
 def _read_parquet(path: Path) -> Floats:
     """One path per row, columns in their order; nulls become NaN, to be counted later."""
-    from mixtune.data import read_table
+    import pyarrow as pa
+    from pyarrow import parquet
 
-    table, points = read_table(path), []
+    try:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f'"{path}" cannot be read as PARQUET: {error}') from error
+    if table.num_rows == 0:
+        raise DataError(f'"{path}" has no rows; leave it out')
+    points = []
     for name, column in zip(table.column_names, table.columns):
         values = column.to_numpy()
         if values.dtype.kind not in "fiu":

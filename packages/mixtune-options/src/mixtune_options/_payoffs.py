@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mixtune.arrays import Array, Floats, as_float64, match, namespace, to_numpy
+from mixtune.arrays import to_numpy
 from mixtune.checks import check_choice, check_nonnegative
 from mixtune.errors import DataError, ParameterError
+from mixtune_options._arrays import Array, Floats, as_float64, match, namespace
 
 #: Anything that turns prices (..., assets) into amounts (...).
 PayoffFunction = Callable[[Array], Array]
@@ -358,7 +359,7 @@ def payoff_from_name(name: str, strike: float) -> Payoff | PathPayoff:
 
 
 def _as_prices(prices: ArrayLike) -> Array:
-    array = as_float64(prices, what="prices")
+    array = as_float64(prices, "prices")
     if array.ndim == 0 or array.shape[-1] == 0:
         raise DataError(f"prices need their assets on the last axis, (..., assets); got shape {array.shape}")
     return array

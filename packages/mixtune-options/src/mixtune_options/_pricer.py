@@ -49,12 +49,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune.arrays import Array, Booleans, Floats, Integers, slices
 from mixtune.checks import check_whole
-from mixtune.errors import DataError, Note, ParameterError, setting
+from mixtune.errors import DataError, ParameterError
 from mixtune.weights import PredictiveWeights
 from mixtune_options import _european as exact
 from mixtune_options import training as learn
+from mixtune_options._arrays import Array, Booleans, Floats, Integers
 from mixtune_options._greeks import Greek, Market, Sensitivity, Valued
 from mixtune_options._heston import VarianceProcess
 from mixtune_options._martingale import exchangeable, moves, relative_gains, symmetric, without_noise
@@ -158,7 +158,8 @@ def upper_bound(
     policies = (policy,) if held is None else (policy, held)
     dual = _Dual(policies=policies, process=process, grid=grid, payoff=payoff, with_hidden=with_hidden)
     # Blocks of outer states from which inner simulations start together.
-    chunks = [np.arange(part.start, part.stop) for part in slices(outer_paths, CHUNK_STATES // (2 * pairs))]
+    size = max(1, CHUNK_STATES // (2 * pairs))
+    chunks = [np.arange(begin, min(begin + size, outer_paths)) for begin in range(0, outer_paths, size)]
     state = process.start(outer_paths)
     martingales, best = np.zeros((2, len(policies), outer_paths))
     best[0] = 0.0 if policy.hold else dual.discounted(state, 0)
@@ -482,8 +483,7 @@ def check_parts(process: Process, payoff: PayoffFunction, grid: TimeGrid, settin
     check_grid("grid", grid)
     along = settings.method == "recurrent" or isinstance(payoff, PathPayoff)
     if settings.upper and along and (settings.paper or settings.control is False):
-        fix = setting("control", True)
-        raise ParameterError("the upper bound of recurrent features or path payoffs needs {fix}", fix=fix)
+        raise ParameterError("the upper bound of recurrent features or path payoffs needs control=True")
 
 
 def check_grid(name: str, grid: TimeGrid) -> None:
@@ -669,8 +669,8 @@ class PricingRun:
         bias = replace(bias, tolerance=accepted)
         # The paper's scheme is biased by design; who asks for it is not warned.
         if bias.missed and getattr(self.process, "scheme", None) != "paper" and not self.settings.paper:
-            note = "the time steps of the simulation bias prices by {found}; leave scheme and substeps to the library"
-            warnings.warn(Note("discretisation-bias", note, found=str(bias)), UserWarning, stacklevel=4)
+            note = f"the time steps of the simulation bias prices by {bias}; leave scheme and substeps to the library"
+            warnings.warn(note, UserWarning, stacklevel=4)
         return bias
 
     def greeks(

@@ -37,10 +37,10 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from mixtune.arrays import Array, Floats, freeze, is_numpy, match, namespace, slices, to_device, torch_module
-from mixtune.checks import check_positive, check_whole, set_fields
+from mixtune.checks import check_positive, check_whole
 from mixtune.errors import ParameterError
-from mixtune_options._settings import TOLERANCE, TimeGrid, numbers
+from mixtune_options._arrays import Array, Floats, is_numpy, match, namespace, read_only, to_device, torch_module
+from mixtune_options._settings import TOLERANCE, TimeGrid, numbers, set_fields
 
 #: Normals in one block unless told otherwise: 4 MB, so that a block's working arrays stay near the cache.
 BLOCK_NORMALS = 1 << 19
@@ -395,7 +395,7 @@ def per_asset(name: str, value: ArrayLike, n_assets: int, *, least: float = -mat
     array = numbers(name, value, least=least, strict=strict)
     if array.shape not in ((), (n_assets,)):
         raise ParameterError(f"{name} must be one number or {n_assets}, one per asset; got shape {array.shape}")
-    return freeze(np.broadcast_to(array, (n_assets,)).copy())
+    return read_only(np.broadcast_to(array, (n_assets,)).copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,7 +425,7 @@ class TermStructure:
             raise ParameterError(f"times of a term structure must be a list that increases; got {self.times!r}")
         if values.ndim not in (1, 2) or len(values) != times.size:
             raise ParameterError(f"a term structure needs one value per time, {times.size}; got shape {values.shape}")
-        set_fields(self, times=freeze(times), values=freeze(values))
+        set_fields(self, times=read_only(times), values=read_only(values))
 
     def __mul__(self, factor: float) -> TermStructure:
         """The curve with all values multiplied."""
@@ -600,7 +600,8 @@ def normal_blocks(
 
     draw = _sobol_normals(n_intervals, per_interval, rng) if sobol else pseudorandom
     count = n_paths // 2 if antithetic else n_paths
-    for rows in slices(count, step):
+    for begin in range(0, count, step):
+        rows = slice(begin, min(begin + step, count))
         block = draw(rows.stop - rows.start)
         yield rows, block
         if antithetic:
@@ -663,7 +664,9 @@ def combine(weights: Floats, rows: Floats) -> Floats:
     array([[3., 4.]])
     """
     combined = np.empty((weights.shape[0], rows.shape[1]))
-    for piece in slices(rows.shape[1], max(16, ONE_THREAD // max(1, weights.size))):
+    step = max(16, ONE_THREAD // max(1, weights.size))
+    for begin in range(0, rows.shape[1], step):
+        piece = slice(begin, begin + step)
         np.matmul(weights, rows[:, piece], out=combined[:, piece])
     return combined
 
@@ -863,7 +866,7 @@ def _motion_factor(hurst: float, times: tuple[float, ...]) -> Floats:
     power = t ** (2 * hurst)
     covariance = 0.5 * (power[:, None] + power - np.abs(t[:, None] - t) ** (2 * hurst))
     try:
-        return freeze(np.linalg.cholesky(covariance))
+        return read_only(np.linalg.cholesky(covariance))
     except np.linalg.LinAlgError:
         raise ParameterError(
             f"the {t.size} dates are too close together to tell apart for hurst={hurst:g}; use fewer dates"

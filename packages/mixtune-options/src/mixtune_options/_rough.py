@@ -47,12 +47,12 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import nnls
 
-from mixtune.arrays import Array, Floats, freeze
-from mixtune.checks import check_choice, check_positive, check_whole, set_fields
+from mixtune.checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
+from mixtune_options._arrays import Array, Floats, read_only
 from mixtune_options._heston import LAW, IntegratedState, VarianceProcess, VarianceState, draw_integrated
 from mixtune_options._process import SAME_TIME, State, combine, mean_over
-from mixtune_options._settings import TOLERANCE, TimeGrid, numbers
+from mixtune_options._settings import TOLERANCE, TimeGrid, numbers, set_fields
 
 #: Steps between two looks at the whole past in the Euler schemes, and steps per exercise interval.
 BLOCK_STEPS, EULER_SUBSTEPS = 16, 10
@@ -340,13 +340,13 @@ def exponentials(
     1.0
     """
     if hurst == 0.5:
-        return freeze(np.array([float(speed)])), freeze(np.ones(1))
+        return read_only(np.array([float(speed)])), read_only(np.ones(1))
     speeds = np.concatenate([[0.0], np.geomspace(0.5 / longest, 4.0 / shortest, factors - 1)])
     lags = np.geomspace(shortest, longest, 40 * factors)
     kernel = mittag_leffler(lags, hurst + 0.5, hurst + 0.5, speed) if speed > 0 else _kernel(lags, hurst)
     relative = np.exp(-np.outer(lags, speeds)) / kernel[:, None]
     weights, _ = nnls(relative, np.ones(lags.size), maxiter=1000 * factors)
-    return freeze(speeds[weights > 0]), freeze(weights[weights > 0])
+    return read_only(speeds[weights > 0]), read_only(weights[weights > 0])
 
 
 def mittag_leffler(times: Floats, alpha: float, beta: float, speed: float) -> Floats:
@@ -401,4 +401,4 @@ def integrated_weights(
     own = v_vol * float(mittag_leffler(np.array([dt]), hurst + 0.5, hurst + 2.5, speed)[0]) / dt
     taken = np.where(speeds > 0, -np.expm1(-speeds * dt) / np.where(speeds > 0, speeds * dt, 1.0), 1.0)
     arrays = (v_vol * weights * taken * dt, np.exp(-speeds * dt), taken)
-    return IntegratedWeights(own, *map(freeze, arrays))
+    return IntegratedWeights(own, *map(read_only, arrays))

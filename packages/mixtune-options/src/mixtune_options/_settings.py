@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mixtune.arrays import Floats, check_device, freeze
-from mixtune.checks import check_choice, check_positive, check_whole, set_fields
+from mixtune.arrays import torch_device
+from mixtune.checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
+from mixtune_options._arrays import Floats, read_only
 
 #: Discretisation error that is accepted unless told otherwise, as a share of the price.
 TOLERANCE = 0.001
@@ -173,7 +175,9 @@ class PriceSettings:
         if self.sobol and self.antithetic:
             raise ParameterError("antithetic and sobol exclude each other; Sobol points are balanced already")
         check_positive("bias_tolerance", self.bias_tolerance)
-        check_device(self.device)
+        if self.device is not None:
+            # An error where it is missing; "cpu" is PyTorch's here.
+            set_fields(self, device=torch_device("torch:cpu" if self.device == "cpu" else self.device))
 
     @property
     def paper(self) -> bool:
@@ -280,7 +284,7 @@ class TimeGrid:
         if not math.isfinite(discount.sum()):
             raise ParameterError(f"rate={rate!r} discounts beyond what floating-point numbers hold; pass 0.05 for 5%")
         arrays = {"times": times, "rates": rates, "steps": steps, "discount": discount}
-        set_fields(self, **{name: freeze(array) for name, array in arrays.items()})
+        set_fields(self, **{name: read_only(array) for name, array in arrays.items()})
         set_fields(self, maturity=float(times[-1]), dates=steps.size, rate=rate)
 
     @property
@@ -292,6 +296,12 @@ class TimeGrid:
         """Begin, end and rate of one interval, as :meth:`Process.advance` takes them."""
         begin, end = self.times[index : index + 2].tolist()
         return {"begin": begin, "end": end, "rate": float(self.rates[index])}
+
+
+def set_fields(instance: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def numbers(name: str, value: ArrayLike, *, least: float = -math.inf, strict: bool = False) -> Floats:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune.arrays import Floats
 from mixtune.checks import check_whole
 from mixtune.errors import ParameterError
+from mixtune_options._arrays import Floats
 from mixtune_options._european import steps_bias, steps_for_all
 from mixtune_options._paths import PathData
 from mixtune_options._payoffs import CustomPayoff, PathPayoff, Payoff, PayoffFunction

@@ -26,35 +26,24 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial, reduce
 from itertools import combinations_with_replacement
 from operator import add
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune.arrays import (
-    Array,
-    Floats,
-    all_finite,
-    cholesky_solve,
-    is_numpy,
-    match,
-    namespace,
-    to_numpy,
-    torch_module,
-)
+from mixtune.arrays import to_numpy
 from mixtune.checks import check_nonnegative, check_positive, check_whole
-from mixtune.errors import DataError, ParameterError, setting
+from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
-from mixtune.moments import Moments, best_ridges, loo_ridge, rounding_of
-from mixtune.regret import RegretProblem, Schedule, solve
-from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
+from mixtune.moments import Moments, loo_ridge
+from mixtune.regret import RegretProblem, solve
+from mixtune.weights import PredictiveWeights, WassersteinWeights
+from mixtune_options._arrays import Array, Floats, all_finite, is_numpy, match, namespace, torch_module
 from mixtune_options._european import BaseValue
 from mixtune_options._martingale import TOP_ASSETS, fit_moves, in_order, increments, moves, relative_gains
 from mixtune_options._paths import PathData, simulate, simulate_runs
+from mixtune_options._ridge_runs import RunFits, best_ridges, joint_runs, ridge_runs
 from mixtune_options._settings import METHOD, PriceSettings
-
-if TYPE_CHECKING:
-    from mixtune_options._runs import RunFits
 
 # Paths, state maps, continuation models, backward induction.
 __all__ = ["PathData", "simulate", "simulate_runs"]
@@ -404,12 +393,7 @@ class RunStates(StateMap):
         X = self.states[0]._scaled(_inputs(data, date), date)
         layers = [state.layer for state in self.states if state.layer is not None]
         assert len(layers) == len(self.states), "fit the state map first"
-        xp, first = namespace(X), layers[0]
-        # Of every layer its weights, bias, shift and scale, where X is; the last two are the same for all.
-        parts = [layer._layer(xp, X.device) for layer in layers]
-        weights, bias = xp.stack([part[0] for part in parts]), xp.stack([part[1] for part in parts])[:, None]
-        hidden = first._hidden(xp, X, weights, bias, *parts[0][2:])
-        return xp.concat([hidden, xp.ones_like(hidden[..., :1])], axis=-1)
+        return RandomFeatures.side_by_side(layers, X)
 
 
 def state_map(settings: PriceSettings, *, variables: int, ranked: bool) -> StateMap:
@@ -513,7 +497,7 @@ class RunStage(Stage):
         """Coefficients (runs, p) of a linear fit to some datasets, the focal one first, on a device.
 
         ``learn`` takes rows (runs, m, p - 1) without the constant and their values, to what
-        :func:`mixtune_options._runs.choose_runs` returns. None where this is not possible: run by run then.
+        :func:`mixtune.choice.choose_runs` returns. None where this is not possible: run by run then.
         """
         if not is_torch_array(self.features[0]) or self.constant is None:
             return None
@@ -522,7 +506,7 @@ class RunStage(Stage):
         varying = [place for place in range(U.shape[-1]) if place != self.constant]
         try:
             found = learn(U[..., varying], y[..., model])
-        except torch_module().linalg.LinAlgError:
+        except xp.linalg.LinAlgError:
             return None
         if found is None:
             return None
@@ -537,7 +521,7 @@ class RunStage(Stage):
         """``U'U`` of every dataset, (runs, p, p) each."""
         return [U.mT @ U for U in self.features]
 
-    def transfer(self, model: int, *, ridge: float, sharing: float, rho: float) -> Array | None:
+    def transfer(self, model: int, *, ridge: float, weights: PredictiveWeights, rho: float) -> Array | None:
         """Regret-optimal coefficients (runs, p) with predictive weights, as :func:`mixtune.solve` gives them.
 
         ``theta = m + (A + r)^{-1} (b - A m)`` with ``A = sum_i w_i U_i'U_i``, ``b - A m`` the weighted sum of
@@ -550,7 +534,7 @@ class RunStage(Stage):
         scores = to_numpy(xp.mean(errors**2, axis=1))
         if not np.all(np.isfinite(scores)):
             return None
-        shares = np.stack([predictive_shares(each, self.focal, sharing) for each in scores])
+        shares = np.stack([weights.shares(each, self.focal) for each in scores])
         w = match(shares / shares.sum(axis=1, keepdims=True), like)
         mean = xp.sum(w[..., None] * heads, axis=1)
         A, slope = xp.zeros_like(self.grams[0]), xp.zeros_like(mean)
@@ -586,11 +570,11 @@ def _solve(matrix: Array, shift: Array, rhs: Array) -> Array | None:
     """``(matrix + shift I)^{-1} rhs`` for symmetric matrices (runs, k, k); None where rounding may hide a shift."""
     xp = namespace(matrix)
     largest = xp.max(xp.linalg.diagonal(matrix), axis=-1)
-    if not xp.all(shift > rounding_of(matrix.shape[-1]) * largest):
+    if not xp.all(shift > 1e3 * matrix.shape[-1] * float(np.finfo(np.float64).eps) * largest):
         return None
     shifted = matrix + shift[:, None, None] * xp.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     if is_torch_array(matrix):
-        return cholesky_solve(xp.linalg.cholesky(shifted), rhs)
+        return torch_module().cholesky_solve(rhs, xp.linalg.cholesky(shifted))
     return xp.linalg.solve(shifted, rhs)
 
 
@@ -684,8 +668,6 @@ class TunedLocal(ContinuationModel):
         U, y = stage.features[self.dataset], stage.values[self.dataset][..., model]
         if not is_torch_array(U) or U.shape[1] > min(self.choice_rows, U.shape[2]):
             return super().fit_runs(stage, model)
-        from mixtune_options._runs import ridge_runs
-
         xp, ridges = namespace(U), np.asarray(self.ridges)
         # Relative to the mean eigenvalue of runs of at most as many rows as features.
         shifts = match(ridges, U) * xp.mean(xp.sum(U**2, axis=2), axis=1)[:, None]
@@ -697,11 +679,11 @@ class TunedLocal(ContinuationModel):
 class Transfer(ContinuationModel):
     """RO: regret-optimal transfer to the focal dataset.
 
-    ``distance_rows`` caps the rows of a dataset that Wasserstein distances look at (the first ones: paths are
-    exchangeable).
+    ``weights`` is a rule such as :class:`mixtune.PredictiveWeights`. ``distance_rows`` caps the rows of a dataset that
+    Wasserstein distances look at (the first ones: paths are exchangeable).
     """
 
-    weights: WeightRule
+    weights: Any
     ridge: float
     transfer: float
     stability: float
@@ -727,11 +709,19 @@ class Transfer(ContinuationModel):
 
     def fit_runs(self, stage: RunStage, model: int) -> Array:
         if isinstance(self.weights, PredictiveWeights):
-            rho = Schedule(self.transfer, self.stability, self.horizon).rho
-            found = stage.transfer(model, ridge=self.ridge, sharing=self.weights.sharing, rho=rho)
+            found = stage.transfer(model, ridge=self.ridge, weights=self.weights, rho=self.rho)
             if found is not None:
                 return found
         return super().fit_runs(stage, model)
+
+    @property
+    def rho(self) -> float:
+        """What a move costs, per square of its length: the effective ridge of any dataset that has all weight."""
+        strength: dict[str, Any] = {"transfer": self.transfer, "stability": self.stability, "horizon": self.horizon}
+        any_moments = Moments(1, [[1.0]], [1.0], 1.0)
+        ridge = solve(RegretProblem(moments=[any_moments], weights=[1.0], ridge=1.0, **strength)).effective_ridge
+        assert ridge is not None
+        return ridge
 
 
 @dataclass(frozen=True)
@@ -763,15 +753,14 @@ class TunedTransfer(ContinuationModel):
         return _fit_estimator(tuned, stage, model, range(len(stage.features)))
 
     def fit_runs(self, stage: RunStage, model: int) -> Array:
-        from mixtune.estimators import WIDEST
-        from mixtune_options._runs import choose_runs
+        from mixtune.choice import choose_runs
 
-        (runs, rows, columns), count = stage.features[0].shape, len(stage.features)
+        (runs, rows, _), count = stage.features[0].shape, len(stage.features)
 
         def learn(U: Array, y: Array) -> RunFits | None:
             return choose_runs(U.reshape(runs, count, rows, -1), y.reshape(runs, count, rows))
 
-        alike = all(U.shape[1] == rows for U in stage.features) and columns - 1 <= WIDEST
+        alike = all(U.shape[1] == rows for U in stage.features)
         found = stage.fit_side_by_side(model, range(count), learn) if alike else None
         return super().fit_runs(stage, model) if found is None else found
 
@@ -808,11 +797,8 @@ class TunedJoint(ContinuationModel):
         return _fit_estimator(JointRegressor(ridge="loo"), stage, model, self.subset)
 
     def fit_runs(self, stage: RunStage, model: int) -> Array:
-        from mixtune.estimators import RIDGES
-        from mixtune_options._runs import joint_runs
-
         self._check(stage)
-        learn = partial(joint_runs, ridges=np.array(RIDGES), focal=stage.features[stage.focal].shape[1])
+        learn = partial(joint_runs, ridges=np.logspace(-3, 5, 17), focal=stage.features[stage.focal].shape[1])
         found = stage.fit_side_by_side(model, self.subset, learn)
         return super().fit_runs(stage, model) if found is None else found
 
@@ -1058,7 +1044,7 @@ def train(
                 f"{first.n_dates} and {first.n_assets}; use the same for all"
             )
     if first.runs is not None and in_the_money:
-        raise ParameterError("several runs regress on all paths; pass {fix}", fix=setting("in_the_money", False))
+        raise ParameterError("several runs regress on all paths; pass in_the_money=False")
     xp = namespace(*(d.payoffs for d in data))
     values = [xp.concat([d.payoffs[..., -1:]] * len(models), axis=-1) for d in data]
     values = [value - _base_value(base, d.prices[..., -1, :], d.n_dates) for value, d in zip(values, data)]

@@ -29,13 +29,14 @@ from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattere
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
+from mixtune.choice._runs import choose_runs
 from mixtune.choice._settings import SETTINGS, ChoiceSettings
 from mixtune.moments import Sample, loo_ridge
 
 __all__ = ["MEAN_OF_LOCALS", "MIXTUNE", "OWN_ROWS", "POOLED"]
 __all__ += ["SETTINGS", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
 __all__ += ["Prior", "Sample", "SummedTask", "TransferGain", "choose"]
-__all__ += ["by_content", "choose_maps", "compare", "content_order", "joint_error", "joint_left_out"]
+__all__ += ["by_content", "choose_maps", "choose_runs", "compare", "content_order", "joint_error", "joint_left_out"]
 __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns", "learn_own_column", "learn_population"]
 __all__ += ["loo_ridge", "mean_left_out", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from mixtune.arrays import (
 from mixtune.checks import check_nonnegative, check_simplex, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, SolveStats, System, check_alike, local_heads, weighted_system
+
+if TYPE_CHECKING:
+    from mixtune.regret.reference import ValueFunction
 
 MOST_STEPS = 2**53
 
@@ -159,6 +162,39 @@ class RegretProblem:
     def as_given(self, array: Array) -> Array:
         """The inverse of :meth:`as_matrices` for heads or coefficients."""
         return array[..., 0] if self.single_output else array
+
+    def energy(self, trajectory: Array) -> float:
+        """``L(Theta^{0..T})`` of any trajectory of heads, (T + 1, N, p) or (T + 1, N, p, D).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mixtune import Moments, RegretProblem, solve
+        >>> moments = [Moments(2, [[1.0]], [1.0], 1.0)]
+        >>> problem = RegretProblem(moments=moments, weights=[1.0], ridge=1.0, transfer=1, stability=1, horizon=2)
+        >>> best, still = solve(problem), np.broadcast_to(problem.heads, (3, 1, 1))
+        >>> bool(np.isclose(problem.energy(best.heads_at([0, 1, 2])), best.energy)), problem.energy(still) > best.energy
+        (True, True)
+        """
+        path = StoredPath(self, self.as_matrices(trajectory))
+        return RegretSolution(self, path, "given", None).energy
+
+    def value_functions(self) -> list[ValueFunction]:
+        """The least cost from each step t = 0..T on, as a function of the heads: P(t), S(t) and r(t) of the paper.
+
+        They are computed as Algorithm 2 does, with dense matrices.
+
+        Examples
+        --------
+        >>> from mixtune import Moments, RegretProblem, solve
+        >>> moments = [Moments(2, [[1.0]], [1.0], 1.0)]
+        >>> problem = RegretProblem(moments=moments, weights=[1.0], ridge=1.0, transfer=1, stability=1, horizon=2)
+        >>> bool(abs(problem.value_functions()[0](problem.heads) - solve(problem).energy) < 1e-12)
+        True
+        """
+        from mixtune.regret.reference import value_functions  # which needs this class
+
+        return value_functions(self)
 
     def _check_heads(self, name: str, heads: Array, *, one_for_all: bool = True) -> Array:
         like = self.moments[0].cross

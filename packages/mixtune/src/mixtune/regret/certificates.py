@@ -115,7 +115,7 @@ def t_gain(weights: TransportWeights) -> float:
     True
     """
     _need_distances(weights)
-    return float(weights.values @ weights.relevance - weights.relevance[weights.focal])
+    return weights.t_gain
 
 
 def transfer_gain(weights: TransportWeights) -> float:

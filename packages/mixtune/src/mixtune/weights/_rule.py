@@ -201,8 +201,20 @@ class PredictiveWeights(WeightRule):
         scores = np.where(np.isnan(losses), np.inf, losses) / (focal.count * focal.n_outputs)
         if not np.isfinite(scores[evidence.focal]):
             raise DataError("the focal head's error on its own rows overflows; rescale features and targets")
-        raw = predictive_shares(scores, evidence.focal, self.sharing)
+        raw = self.shares(scores, evidence.focal)
         return DomainWeights(normalise(raw, evidence.focal), evidence.names, evidence.focal, "predictive", scores)
+
+    def shares(self, scores: Floats, focal: int = 0) -> Floats:
+        """Weights before they are divided by their sum, from the errors of the heads on the focal domain.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mixtune import PredictiveWeights
+        >>> PredictiveWeights(sharing=1.0).shares(np.array([1.0, 1.5, 9.0])).round(3)
+        array([1.   , 0.824, 0.   ])
+        """
+        return predictive_shares(scores, focal, self.sharing)
 
 
 def predictive_shares(scores: Floats, focal: int, sharing: float) -> Floats:

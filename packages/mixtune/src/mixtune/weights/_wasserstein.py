@@ -70,6 +70,11 @@ class TransportWeights(DomainWeights):
     threshold: float
 
     @property
+    def t_gain(self) -> float:
+        """T-Gain of the paper, see :func:`mixtune.regret.t_gain`; negative where sources improve the bound."""
+        return float(self.values @ self.relevance - self.relevance[self.focal])
+
+    @property
     def above_floor(self) -> Booleans:
         """Which domains are farther from the focal one than its own halves are from each other."""
         floor = 0.0 if self.sampling_floor is None else self.sampling_floor.value

@@ -1,15 +1,13 @@
-"""Runs side by side on a device: every run gets what the estimators give it alone. Here the device is PyTorch's CPU."""
+"""Runs side by side on a device: every run gets what the estimator gives it alone. Here the device is PyTorch's CPU."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from mixtune.choice import SETTINGS, _choose, _model_averaging
-from mixtune.estimators import RIDGES, JointRegressor, RegretOptimalRegressorCV
-from mixtune.moments import _leave_one_out, loo_ridge
-from mixtune_options import _runs
-from mixtune_options._runs import choose_runs, joint_runs, ridge_runs
+from mixtune.choice import SETTINGS, _choose, _model_averaging, _runs, choose_runs
+from mixtune.estimators import RegretOptimalRegressorCV
+from mixtune.moments import _leave_one_out
 
 torch = pytest.importorskip("torch")
 
@@ -108,37 +106,10 @@ def test_other_runs_are_left_to_the_estimators(monkeypatch):
     assert as_many(domains=14) is None  # the sources' heads are compared, not their evidence
     assert as_many(domains=3) is None  # no validation
     assert as_many(rows=7) is None
+    assert as_many(columns=512) is not None
+    assert as_many(columns=513) is None  # principal directions are chosen among
     monkeypatch.setattr(_leave_one_out, "SATURATED", 2.0)
     assert as_many() is None  # rows that decide their own predictions
-
-
-@pytest.mark.parametrize("pooled", [1, 2, 5])
-def test_pooled_ridges_of_every_run(pooled):
-    U, y = make_runs(3, pooled, 20, 50)
-    U[..., :10] *= 1e-3
-    rows, targets = torch.from_numpy(U).reshape(3, -1, 50), torch.from_numpy(y).reshape(3, -1)
-    found = joint_runs(rows, targets, np.array(RIDGES), focal=20)
-    for run in range(3):
-        assert_close([part[run].numpy() for part in found], alone(JointRegressor(ridge="loo"), U[run], y[run]))
-
-
-def test_pooled_ridges_need_a_row_that_can_be_left_out(monkeypatch):
-    U, y = make_runs(1, 1, 20, 50)
-    monkeypatch.setattr(_leave_one_out, "SATURATED", 2.0)
-    assert joint_runs(torch.from_numpy(U[0]), torch.from_numpy(y[0]), np.array(RIDGES), focal=20) is None
-
-
-@pytest.mark.parametrize("rows", [20, 50, 80])
-def test_ridges_by_rows_and_by_features(rows):
-    U, y = make_runs(3, 1, rows, 50)
-    shifts = np.array([0.1, 1.0, 30.0])
-    heads, left_out = ridge_runs(*map(torch.from_numpy, (U[:, 0], y[:, 0], np.tile(shifts, (3, 1)))), focal=rows)
-    for run in range(3):
-        errors = loo_ridge(U[run, 0], y[run, 0], shifts, relative=False).errors
-        np.testing.assert_allclose(np.mean(left_out[run].numpy() ** 2, axis=1), errors, rtol=1e-9)
-        for head, shift in zip(heads[run].numpy(), shifts):
-            one = loo_ridge(U[run, 0], y[run, 0], [shift], relative=False)
-            np.testing.assert_allclose(head, one.coef, rtol=0, atol=1e-9 * np.max(np.abs(one.coef)))
 
 
 def test_weights_of_several_problems_are_those_of_each():

@@ -1,4 +1,4 @@
-"""The choice for many runs side by side, on a device: what :func:`mixtune.choice.choose` makes of each run alone.
+"""The choice for many runs side by side, on a device: what :func:`choose` makes of each run alone.
 
 A run is a focal domain and its sources, all with the same number n of rows and with more columns than rows. A device
 needs much work in one call and is slow at spectra, so that all is products, Cholesky factors and triangular solves of
@@ -42,11 +42,11 @@ from mixtune.choice._pooled import FamilyVariances, SourceRidges, pooled_labels,
 from mixtune.choice._settings import SETTINGS
 from mixtune.moments import RANK_TOLERANCE, best_ridges, generalised_error, is_constant, left_out_residuals
 
-#: Coefficients (runs, p + 1), that of the constant last, and predictions (runs, n) of focal rows by fits without them.
-RunFits = tuple[Array, Array]
+#: Of more columns the estimators choose among principal directions.
+MOST_COLUMNS = 512
 
 
-def choose_runs(features: Array, targets: Array, *, seed: int = 0) -> RunFits | None:
+def choose_runs(features: Array, targets: Array, *, seed: int = 0) -> tuple[Array, Array] | None:
     """Average candidates for the focal domain of every run, as :func:`choose` does for one run.
 
     Features are standardised over all domains of a run, and the intercept is free.
@@ -62,12 +62,15 @@ def choose_runs(features: Array, targets: Array, *, seed: int = 0) -> RunFits | 
     Returns
     -------
     coefficients, predictions : tensors (runs, p + 1) and (runs, n); or None
-        None if the runs are not of the kind that this is for: more columns than rows, so many that no covariance
-        between coefficients is learned, few sources, validation tasks, and no row that decides its own prediction.
+        Coefficients, that of the constant last, and predictions of focal rows by fits without them. None if the runs
+        are not of the kind that this is for: more columns than rows, so many that no covariance between coefficients
+        is learned, but no principal directions either, few sources, validation tasks, and no row that decides its own
+        prediction.
     """
     runs, domains, count, columns = features.shape
     few = domains - 1 <= min(SETTINGS.evidence_sources, *SETTINGS.one_level_sources)
-    if not few or not max(count, SETTINGS.narrow_columns - 1, SETTINGS.covariance_columns) < columns:
+    fewest = max(count, SETTINGS.narrow_columns - 1, SETTINGS.covariance_columns) + 1
+    if not few or not fewest <= columns <= MOST_COLUMNS:
         return None
     units, U, y = _standardised(features.reshape(runs, -1, columns), targets.reshape(runs, -1))
     U, y = U.reshape(features.shape), y.reshape(targets.shape)
@@ -102,38 +105,6 @@ def choose_runs(features: Array, targets: Array, *, seed: int = 0) -> RunFits | 
     )
     found = units.coefficients(size[:, None] * (inside + slopes[-1][:, :-1]), size * intercept)
     return found, targets[:, 0] - size[:, None] * (shares[:, None] @ left_out[:, 0])[:, 0]
-
-
-def joint_runs(features: Array, targets: Array, ridges: Floats, *, focal: int) -> RunFits | None:
-    """Ridge regression on all rows (runs, m, p) of every run at the ridge of least leave-one-out error on focal rows.
-
-    The first ``focal`` rows are the focal ones. None if no ridge can do without one of these rows.
-    """
-    units, U, y = _standardised(features, targets)
-    xp, runs, rows = namespace(U), len(U), U.shape[1]
-    # All rows lie about their mean, which is the intercept, and is left out with its share of each row.
-    heads, left_out = ridge_runs(U, y, match(np.tile(ridges, (runs, 1)), U), focal=focal, level=1.0 / rows)
-    errors = to_numpy(xp.mean(left_out**2, axis=-1))
-    if not np.all(np.isfinite(errors).any(axis=1)):
-        return None
-    each, best = np.arange(runs), np.argmin(errors, axis=1)
-    found = units.coefficients(heads[each, best], xp.zeros_like(units.level))
-    return found, targets[:, :focal] - left_out[each, best]
-
-
-def ridge_runs(U: Array, y: Array, shifts: Array, *, focal: int, level: float = 0.0) -> RunFits:
-    """Ridge regressions of every run at shifts (runs, Q): coefficients, and residuals of left-out focal rows.
-
-    By the smaller of two systems, of rows or of features. ``level`` is what an intercept adds to leverages.
-    """
-    if U.shape[1] <= U.shape[2]:
-        path = _Path.of(U @ U.mT, shifts, y)
-        return path.duals @ U, path.left_out(level)[..., :focal]
-    xp, own = namespace(U), U[:, :focal]
-    root = xp.linalg.cholesky(_plus((U.mT @ U)[:, None], shifts))
-    half = triangular_solve(root, xp.concat([U.mT @ y[..., None], own.mT], axis=-1)[:, None])
-    heads = triangular_solve(root, half[..., :1], transposed=True)[..., 0]
-    return heads, left_out_residuals(y[:, None, :focal] - heads @ own.mT, xp.sum(half[..., 1:] ** 2, axis=-2) + level)
 
 
 class _Units(NamedTuple):
