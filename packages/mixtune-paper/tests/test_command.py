@@ -52,6 +52,9 @@ def test_a_readable_table_and_notes(run, tmp_path):
     assert done.exit_code == 0
     for part in ("3/3 runs", "RO", "ARO", "GD", "energy", "Gradient descent is stable up to", "figure1.svg"):
         assert part in done.stdout
+    lines = (tmp_path / "figure1.csv").read_text().splitlines()
+    assert lines[0] == "method,transfer,iteration,runs,loss_mean,loss_std,energy_mean,energy_std"
+    assert len(lines[1].split(",")[4]) > 15  # all digits
     (tmp_path / "figure1.png").unlink()
     as_json = [
         run("figure1", "--runs", 3, "--jobs", 1, "--out", folder, "--json") for folder in (tmp_path, tmp_path / "b")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mixtune import WassersteinWeights
+from mixtune import RegretProblem, WassersteinWeights
 from mixtune_paper import EXPERIMENTS, Check, run_study
 from mixtune_paper import statements as module
 from mixtune_paper.statements import CHECKS, COMMENT, PAPER, PROOF, STATEMENTS, Case, StatementSettings, table_of
@@ -61,9 +61,9 @@ def test_statement_holds(summary, name):
     assert check.as_printed == (name not in SLIPS), check.result
 
 
-def broken(monkeypatch, name, replacement):
+def broken(monkeypatch, name, replacement, where=module):
     """What the study says after a part of the package was replaced."""
-    monkeypatch.setattr(module, name, replacement)
+    monkeypatch.setattr(where, name, replacement)
     case = StatementSettings(moves=(1e-3,))
     found = {key: check(Case.draw(case, 3)) for key, check in CHECKS.items()}
     limit = {key: max((v / (1e-8 if k.startswith("error") else 1)) for k, v in found[key].items()) for key in found}
@@ -71,15 +71,15 @@ def broken(monkeypatch, name, replacement):
 
 
 def test_checks_can_fail(monkeypatch):
-    value_functions, solve = module.value_functions, module.solve
+    value_functions, solve = RegretProblem.value_functions, module.solve
 
     def without_reference(problem):
         """Theta* forgotten in the recursion of S and r."""
         return value_functions(problem.replaced(reference=np.zeros_like(problem.heads)))
 
-    lost = broken(monkeypatch, "value_functions", without_reference)
+    lost = broken(monkeypatch, "value_functions", without_reference, RegretProblem)
     assert {"Theorem 5", "Remark 3"} <= lost
-    monkeypatch.setattr(module, "value_functions", value_functions)
+    monkeypatch.setattr(RegretProblem, "value_functions", value_functions)
 
     def longer(problem, **options):
         """Twice the stability penalty."""

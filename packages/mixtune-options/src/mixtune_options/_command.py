@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -16,11 +17,12 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from mixtune.arrays import torch_device
-from mixtune.cli import outputs
-from mixtune.cli.inputs import AsJson, Device
-from mixtune.errors import ParameterError
+from mixtune.cli import print_json
+from mixtune.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from mixtune_options import PriceResult, Process, TimeGrid
 
 VARIANCE = ("v0", "v_mean", "v_speed", "v_vol", "rho")
@@ -38,6 +40,7 @@ SCHEMES = {"heston": ("auto", "paper"), "rough-heston": ("inverse-gaussian", "vo
 PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put, geometric-basket-put, asian-call or asian-put."
 CURVE = "time:value pairs for a curve"
 ANY_TIME = "Exercise at any time, extrapolated from 40 dates or from --dates."
+ON_DEVICE = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
 OWN_MATURITIES = "Years to maturity of such markets: calm:0.5,crash:0.25."
 SCHEME = (
     "auto, inverse-gaussian, qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
@@ -98,14 +101,14 @@ def price(
     inner_paths: Annotated[int, typer.Option(help="Inner paths from each outer state.")] = 200,
     plain: Annotated[bool, typer.Option("--plain", help="Do not use control variates.")] = False,
     greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta, gamma, vega, theta and rho.")] = False,
-    device: Device = "cpu",
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help=ON_DEVICE)] = "cpu",
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options override it.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
     market_rates: Annotated[str, typer.Option(help="Rates of markets that have their own: calm:0.02,crash:0.01.")] = "",
     market_maturities: Annotated[str, typer.Option(help=OWN_MATURITIES)] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw the region (or all strikes) to a .png or .svg file.")] = None,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:
     """Price an American or Bermudan option by randomised least-squares Monte Carlo.
@@ -138,11 +141,11 @@ def _one(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_jso
 
         if result.region is None:
             raise ParameterError("the exercise region can be drawn for one or two assets and at least two dates")
-        _save_plot(draw_exercise_region(result.region), plot)
+        _save_plot(partial(draw_exercise_region, result.region), plot)
     if as_json:
-        outputs.print_json(result.as_dict())
+        print_json(result.as_dict())
     else:
-        _show(outputs.output(), settings, result)
+        _show(Console(highlight=False), settings, result)
 
 
 def _with_file(given: dict[str, Any], config: Path | None, context: typer.Context) -> tuple[dict[str, Any], set[str]]:
@@ -177,10 +180,10 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     return given, explicit | set(found)
 
 
-def _save_plot(figure: Any, path: Path) -> None:
-    from mixtune.report.figures import save_figure
+def _save_plot(drawing: Callable[[], Figure], path: Path) -> None:
+    from mixtune.report import write_figure
 
-    save_figure(figure, path.parent, path.stem, (path.suffix[1:],))
+    write_figure(drawing, path.parent, path.stem, (path.suffix[1:],))
 
 
 def _list(name: str, value: Any) -> Any:
@@ -246,19 +249,19 @@ def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as
     lists = {name: np.atleast_1d(_list(name, value)).tolist() for name, value in lists.items()}
     kind, grid = partial(options.payoff_from_name, settings["payoff"]), _grid(settings)
     process, how = _process(settings, explicit), _how(settings)
-    with Progress(console=outputs.output(stderr=True), transient=True) as bar:
+    with Progress(console=Console(stderr=True, highlight=False), transient=True) as bar:
         task = bar.add_task("Pricing")
         how["progress"] = lambda done, all_: bar.update(task, completed=done, total=all_)
         found = options.price_grid(process, kind, grid, **lists, **how)
     if plot is not None:
         from mixtune_options._figures import draw_price_grid
 
-        _save_plot(draw_price_grid(found), plot)
+        _save_plot(partial(draw_price_grid, found), plot)
     rows: list[dict[str, Any]] = list(found.as_rows())
     if as_json:
-        outputs.print_json({"rows": rows, "settings": found.results[0][0].settings})
+        print_json({"rows": rows, "settings": found.results[0][0].settings})
         return
-    console, count = outputs.output(), len(found.maturities)
+    console, count = Console(highlight=False), len(found.maturities)
     # The price, and whatever else has a standard error: upper bounds and Greeks, where asked for.
     for name in [key for key in rows[0] if f"{key}_standard_error" in rows[0] or key == "price"]:
         error = "standard_error" if name == "price" else f"{name}_standard_error"
@@ -287,9 +290,9 @@ def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
     bermudan = {str(count): each.price for count, each in zip(found.dates, found.bermudan)}
     if as_json:
         names = ("price", "standard_error", "ci_low", "ci_high", "change")
-        outputs.print_json({name: getattr(found, name) for name in names} | {"bermudan": bermudan})
+        print_json({name: getattr(found, name) for name in names} | {"bermudan": bermudan})
         return
-    console = outputs.output()
+    console = Console(highlight=False)
     for count, value in bermudan.items():
         console.print(f"{count} dates: {value:.4f}")
     console.print(f"any time: {found.price:.4f} ({found.ci_low:.4f} to {found.ci_high:.4f})")
@@ -321,7 +324,7 @@ def _simulated(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
         raise ParameterError("--focal, --market-rates and --market-maturities name markets of --data; pass the folder")
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid, how = _grid(settings), _how(settings)
-    with outputs.output(stderr=True).status("Pricing") as status:
+    with Console(stderr=True, highlight=False).status("Pricing") as status:
         how["progress"] = lambda stage: status.update(f"Pricing: {stage}")
         return options.price(_process(settings, explicit), payoff, grid, **how)
 
@@ -366,9 +369,8 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
     if one and payoff.startswith("asian"):
         raise ParameterError(f"--plot draws prices at which to exercise; {payoff} depends on past prices")
-    from mixtune.report.figures import require_matplotlib
-
-    require_matplotlib()
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError("matplotlib", "report", "drawing figures")
 
 
 def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> None:

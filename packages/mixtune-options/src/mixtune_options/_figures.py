@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mixtune.report.figures import BLUE, ORANGE, panels_of, styled
 from mixtune_options._arrays import Floats, Integers
 
 if TYPE_CHECKING:
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
     from mixtune_options import ExerciseRegion, PriceGrid
 
+#: Okabe and Ito's colours, which colour-blind readers can tell apart.
+BLUE, ORANGE = "#0072B2", "#E69F00"
 #: Panels of a two-asset figure: dates spread over the life of the option.
 REGION_PANELS = 6
 REGION_TITLE = "Where it pays to stop (blue); grey: prices not seen at that date"
@@ -23,28 +24,12 @@ REGION_TITLE = "Where it pays to stop (blue); grey: prices not seen at that date
 
 def draw_exercise_region(region: ExerciseRegion) -> Figure:
     """The exercise region of a pricing result: the boundary of one asset, the regions of two."""
-    return styled(_regions if region.boundary is None else _boundary, region)
+    return _regions(region) if region.boundary is None else _boundary(region)
 
 
 def draw_price_grid(grid: PriceGrid) -> Figure:
     """Prices by strike with their 95% intervals, a line for each maturity; dashed without early exercise."""
-    return styled(_strikes, grid)
-
-
-def _boundary(region: ExerciseRegion) -> Figure:
-    assert region.boundary is not None
-    figure, (axes,) = panels_of(1, size=(6, 3.6))
-    half = float(np.min(np.diff(region.times, prepend=0.0))) / 2
-    edges = np.append(region.times - half, region.times[-1] + half)
-    _shade(axes, edges, region, _decisions(region)[:, :-1])
-    axes.plot(region.times, region.boundary, color=ORANGE, marker="o", markersize=3, label="critical price")
-    axes.set(xlabel="time (years)", ylabel="price", title=REGION_TITLE)
-    axes.legend()
-    return figure
-
-
-def _strikes(grid: PriceGrid) -> Figure:
-    figure, (axes,) = panels_of(1, size=(5.6, 3.6))
+    figure, (axes,) = _panels(1, size=(5.6, 3.6))
     for column, maturity in enumerate(grid.maturities.tolist()):
         prices, errors = grid.prices[:, column], grid.standard_errors[:, column]
         european = [row[column].european.value for row in grid.results]
@@ -55,11 +40,31 @@ def _strikes(grid: PriceGrid) -> Figure:
     return figure
 
 
+def _panels(columns: int, rows: int = 1, *, size: tuple[float, float], shared: bool = False) -> tuple[Figure, Any]:
+    """A figure, and its axes row by row."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel()
+
+
+def _boundary(region: ExerciseRegion) -> Figure:
+    assert region.boundary is not None
+    figure, (axes,) = _panels(1, size=(6, 3.6))
+    half = float(np.min(np.diff(region.times, prepend=0.0))) / 2
+    edges = np.append(region.times - half, region.times[-1] + half)
+    _shade(axes, edges, region, _decisions(region)[:, :-1])
+    axes.plot(region.times, region.boundary, color=ORANGE, marker="o", markersize=3, label="critical price")
+    axes.set(xlabel="time (years)", ylabel="price", title=REGION_TITLE)
+    axes.legend()
+    return figure
+
+
 def _regions(region: ExerciseRegion) -> Figure:
     chosen = np.unique(np.linspace(0, len(region.times) - 1, REGION_PANELS).round().astype(int))
     columns = min(3, len(chosen))
     rows = math.ceil(len(chosen) / columns)
-    figure, panels = panels_of(columns, rows, size=(2.8 * columns, 2.7 * rows), shared=True)
+    figure, panels = _panels(columns, rows, size=(2.8 * columns, 2.7 * rows), shared=True)
     for axes, date in zip(panels, chosen):
         _shade(axes, region.axis, region, _decisions(region)[date])
         axes.set(title=f"t = {region.times[date]:.3g}", aspect="equal")

@@ -1,5 +1,7 @@
 """``mixtune reproduce``: the paper's tables, figures and statements, resumable, with one command."""
 
+import csv
+import importlib.util
 import shlex
 import sys
 from collections.abc import Generator, Mapping, Sequence
@@ -15,14 +17,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mixtune.arrays import torch_device
-from mixtune.cli.inputs import AsJson, Device, Engine, Scheduler, check_engine
-from mixtune.cli.outputs import print_json
-from mixtune.errors import MixtuneError, ParameterError
+from mixtune.cli import check_engine, print_json
+from mixtune.errors import MissingExtraError, MixtuneError, ParameterError
 from mixtune_paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
 
 CHOICES = (*EXPERIMENTS, "all")
 _RUNS_HELP = "Repetitions; by default as many as in the paper."
 _JOBS_HELP = "Processes, local or of a new local cluster. The results do not depend on it."
+_ENGINE_HELP = "Where to compute: on this machine, or on a Dask cluster."
+_SCHEDULER_HELP = (
+    "Address of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. The command "
+    "gives up after 2 minutes without workers, or after DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT."
+)
+_DEVICE_HELP = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
 ON_DEVICE = "Wasserstein weights need the CPU: run without --device, with another folder (--out)."
 
 
@@ -32,10 +39,10 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help=_JOBS_HELP, min=1)] = 2,
     seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),
-    engine: Engine = "local",
-    scheduler: Scheduler = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
+    engine: Annotated[str, typer.Option(metavar="local|dask", help=_ENGINE_HELP)] = "local",
+    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)] = None,
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE_HELP)] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Reproduce the paper's tables and figures, and check its statements.
 
@@ -50,24 +57,23 @@ def reproduce(
     """
     if what not in CHOICES:
         raise ParameterError(f"there is no study {what!r} to reproduce; choose from {', '.join(CHOICES)}")
-    from mixtune.report import write_csv
-    from mixtune.report.figures import require_matplotlib, save_figure
+    from mixtune.report import write_figure
     from mixtune_paper._figures import FIGURES, draw
     from mixtune_paper.statements import table_of
 
     chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
     how = _how(chosen, jobs, engine, scheduler, device)
-    if any(each.name in FIGURES for each in chosen):
-        require_matplotlib()
+    if any(each.name in FIGURES for each in chosen) and importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError("matplotlib", "report", "drawing figures")
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     documents: dict[str, Any] = {}
     checks: dict[str, Check] = {}
     try:
         for each in chosen:
             summary = _study(console, each, runs=runs, seed=seed, out=out, **how)
-            written = [write_csv(out / f"{stem}.csv", table) for stem, table in summary.tables().items()]
+            written = [_write_csv(out / f"{stem}.csv", table) for stem, table in summary.tables().items()]
             if each.name in FIGURES:
-                written += save_figure(draw(each.name, summary), out, each.name)
+                written += write_figure(partial(draw, each.name, summary), out, each.name)
             if not as_json:
                 _show(console, each.name, summary)
                 if how["device"] is not None:
@@ -79,6 +85,10 @@ def reproduce(
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"Stopped. {escape(_kept(out))}")
         raise typer.Exit(130) from None
     except MixtuneError as error:
+        if error.code == "another-configuration":
+            # The folder is named as it is typed here.
+            fields = {**error.fields, "out": "--out"}
+            raise ParameterError(error.message.template, code=error.code, **fields) from error
         if not error.code.startswith("cluster-"):
             raise
         fields = {"problem": error.fields["problem"], "kept": _kept(out)}
@@ -88,7 +98,7 @@ def reproduce(
         if not as_json:
             shown = [{name: row[name] for name in ("statement", "about", "verdict", "result")} for row in verdicts]
             _show_table(console, "Every statement of the paper", shown)
-        console.print(f"Wrote {escape(str(write_csv(out / 'paper.csv', verdicts)))}")
+        console.print(f"Wrote {escape(str(_write_csv(out / 'paper.csv', verdicts)))}")
     if as_json:
         print_json(documents if what == "all" else documents[what])
 
@@ -104,6 +114,16 @@ def execute_on_cluster(
 
     given = {index: (settings, seed) for index, seed in seeds.items()}
     yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)
+
+
+def _write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
+    """Write a table, numbers with all their digits; completely or not at all."""
+    unfinished = path.with_name(f"{path.name}.part")
+    with unfinished.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(table[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+    return unfinished.replace(path)
 
 
 def _kept(out: Path) -> str:

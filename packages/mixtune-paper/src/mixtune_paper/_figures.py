@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mixtune.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, panels_of, styled
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from mixtune_paper import Findings
     from mixtune_paper.convergence import ConvergenceSummary, Series
 
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
 # RO and ARO nearly coincide, and so do loss and energy of GD: later lines are thinner, drawn on top of broad ones.
 LINES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("RO", "loss"): {"color": BLUE, "linewidth": 4.0, "alpha": 0.5},
@@ -35,13 +34,21 @@ MEAN_AND_STD = "mean and standard deviation over runs"
 
 def draw(name: str, summary: Any) -> Figure:
     """The figure of the study called ``name``, one of :data:`FIGURES`."""
-    return styled(FIGURES[name], summary)
+    return FIGURES[name](summary)
+
+
+def _panels(count: int, *, size: tuple[float, float]) -> tuple[Figure, Any]:
+    """A figure with so many axes side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(1, count, squeeze=False).ravel()
 
 
 def _figure_1(summary: ConvergenceSummary) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, panels = panels_of(3, size=(13, 4.6))
+    figure, panels = _panels(3, size=(13, 4.6))
     horizon, half = summary.settings.horizon, summary.settings.horizon // 2
     for axes, (first, last) in zip(panels, ((0, summary.settings.descent_steps), (0, horizon), (half, horizon))):
         for series in summary.series:
@@ -63,7 +70,7 @@ def _figure_1(summary: ConvergenceSummary) -> Figure:
 
 def _figure_2(summary: ConvergenceSummary) -> Figure:
     transfers, horizon = summary.settings.transfers, summary.settings.horizon
-    figure, panels = panels_of(len(transfers), size=(4.8 * len(transfers), 4.6))
+    figure, panels = _panels(len(transfers), size=(4.8 * len(transfers), 4.6))
     for axes, transfer in zip(panels, transfers):
         axes.set(title=rf"$\lambda = {_power_of_ten(transfer)}$", xlabel="iteration", xlim=(0, horizon))
         for series in summary.series:
@@ -124,7 +131,7 @@ def _findings(summary: Findings) -> Figure:
     """The panels of a study, each with its lines: the median over runs, with a band between the quartiles."""
     from matplotlib.ticker import NullLocator
 
-    figure, panels = panels_of(len(summary.panels), size=(4.5 * len(summary.panels), 4.2))
+    figure, panels = _panels(len(summary.panels), size=(4.5 * len(summary.panels), 4.2))
     colours = (BLUE, ORANGE, GREEN, PURPLE, GREY, "black")
     for axes, (name, panel) in zip(panels, summary.panels.items()):
         methods: dict[str, list[list[Any]]] = {}

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
-from mixtune.errors import DataError, MixtuneError, ParameterError, Wording
+from mixtune.errors import DataError, MixtuneError, ParameterError
+from mixtune_paper._arrays import Floats
 
 FILE_NAME = "results.sqlite"
 SCHEMA_VERSION = 1
@@ -154,10 +154,11 @@ class ResultsStore:
             raise ParameterError(
                 "{path} holds {experiment} of another configuration ({differences}); choose another folder ({out}), "
                 "or ask for what this one holds",
+                code="another-configuration",
                 path=self.path,
                 experiment=experiment,
                 differences=differences,
-                out=Wording("out=...", "--out"),
+                out="out=...",
             )
 
     def configuration(self, experiment: str) -> dict[str, Any] | None:

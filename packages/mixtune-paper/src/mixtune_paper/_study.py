@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -31,15 +32,15 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
-from mixtune._version import __version__
-from mixtune.arrays import Floats, check_device, describe_device
+from mixtune.arrays import torch_device
 from mixtune.checks import check_whole
 from mixtune.errors import DataError, MixtuneError, ParameterError
+from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome, ResultsStore
 
 S = TypeVar("S")
 
-MADE_WITH = f"mixtune {__version__}, numpy {np.__version__}, scipy {scipy.__version__}"
+MADE_WITH = f"mixtune {version('mixtune')}, numpy {np.__version__}, scipy {scipy.__version__}"
 
 #: A run as a function of (settings, seed).
 Run = Callable[[Any, int], Outcome]
@@ -151,6 +152,19 @@ def lines_of(panel: str, method: str, x: Sequence[float] | Floats, values: Float
     numbers = np.stack([np.asarray(x, dtype=float), middle, lower, upper])
     names = ("x", "median", "lower", "upper")
     return [{"panel": panel, "method": method, **dict(zip(names, column.tolist()))} for column in numbers.T]
+
+
+def log_slope(x: Floats, y: Floats) -> float:
+    """Exponent of the power of x that comes closest to y: the least-squares slope on log axes.
+
+    Examples
+    --------
+    >>> round(log_slope(np.array([1.0, 2.0, 4.0]), np.array([3.0, 12.0, 48.0])), 6)
+    2.0
+    """
+    if len(x) < 2 or np.any(y <= 0):
+        raise ParameterError("a slope needs at least two grid points with positive changes")
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def paired(after: Floats, before: Floats | float = 0.0) -> tuple[float, float | None]:
@@ -274,8 +288,16 @@ def check_together(experiment: Experiment[Any], device: str) -> Together:
     """The function that does several runs on a device; refuses one that is not there, and work that has none for it."""
     if experiment.together is None:
         raise ParameterError(f"{experiment.name} has no work for a device; leave the device out")
-    check_device(device)
+    torch_device("torch:cpu" if device == "cpu" else device)  # an error where it is missing
     return experiment.together
+
+
+def _describe_device(device: str) -> str:
+    """Name the library and the device, for the record of a run."""
+    import torch
+
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+    return f"torch {torch.__version__} on {name}"
 
 
 def run_study(
@@ -322,7 +344,7 @@ def run_study(
     if device is not None:
         together = check_together(experiment, device)
         doing = partial(execute_together, together, device)
-        made_with = f"{MADE_WITH}, {describe_device(device)}"
+        made_with = f"{MADE_WITH}, {_describe_device(device)}"
         if executor is not None:
             raise ParameterError("a device does its runs by itself; leave the executor out")
     runs = check_whole("runs", experiment.runs if runs is None else runs, least=1)

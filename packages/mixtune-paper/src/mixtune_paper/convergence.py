@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats, Integers
-from mixtune.features import Concatenate, FeatureMap, RandomFeatures
+from mixtune.features import Concatenate, RandomFeatures
 from mixtune.moments import Moments
-from mixtune.regret import DescentPath, RegretProblem, RegretSolution, descend, solve
+from mixtune.regret import RegretProblem, descend, solve
 from mixtune.weights import PredictiveWeights
+from mixtune_paper._arrays import Floats, Integers
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Check, Experiment, Results, Table
 
@@ -68,7 +68,7 @@ class NetworkData:
             rows.append((phi.transform(X), targets[:, 0] if outputs == 1 else targets))
         return rows
 
-    def feature_map(self, seed: int) -> FeatureMap:
+    def feature_map(self, seed: int) -> RandomFeatures | Concatenate:
         """phi, the same for all datasets of a run."""
         return RandomFeatures(n_inputs=self.n_inputs, width=self.width, activation="relu", seed=seed)
 
@@ -90,7 +90,7 @@ class LayeredData(NetworkData):
     n_outputs: int = 3
     width: int = 250
 
-    def feature_map(self, seed: int) -> FeatureMap:
+    def feature_map(self, seed: int) -> Concatenate:
         sizes: dict[str, Any] = {"n_inputs": self.n_inputs, "width": self.width}
         layers = [RandomFeatures(**sizes, activation=name, seed=seed + k) for k, name in enumerate(("relu", "tanh"))]
         return Concatenate(layers)
@@ -184,7 +184,7 @@ def _run(settings: ConvergenceSettings, seed: int) -> Outcome:
     rows: dict[str, dict[str, float]] = {}
     curves: dict[str, dict[str, Floats]] = {}
 
-    def keep(name: str, transfer: float, solution: RegretSolution, **more: float) -> None:
+    def keep(name: str, transfer: float, solution: Any, **more: float) -> None:
         method, t = settings.label(name, transfer), settings.iterations(name)
         loss = solution.loss_at(t)
         # A diverging loss overflows to infinity, and its energy with it.
@@ -199,8 +199,8 @@ def _run(settings: ConvergenceSettings, seed: int) -> Outcome:
         if steps := settings.descent_steps:
             rate = settings.learning_rate
             descent = descend(regret_optimal, learning_rate=rate, steps=steps, allow_divergence=True)
-            assert isinstance(descent.path, DescentPath)
-            keep("GD", transfer, descent, stability_limit=descent.path.stability_limit)
+            path: Any = descent.path
+            keep("GD", transfer, descent, stability_limit=path.stability_limit)
     return Outcome(rows, curves)
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
 from mixtune.data import load_exam
+from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Check, Experiment, Findings, Panel, Results, lines_of
 from mixtune_paper.american import TABLE1_SETTINGS, draw_run, layer

@@ -21,13 +21,14 @@ to all agents. Selfish agents pull the common model in their own directions, and
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
 from mixtune.moments import Moments
-from mixtune.regret import RegretProblem, Schedule, solve
+from mixtune.regret import RegretProblem, solve
 from mixtune.weights import PredictiveWeights
+from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Check, Experiment, Findings, Panel, Results, lines_of
 from mixtune_paper.convergence import NetworkData, ProblemSettings
@@ -66,8 +67,9 @@ def nash_moves(moments: Sequence[Moments], heads: Floats, *, weights: Floats, rh
 def _run(settings: GameSettings, seed: int) -> Outcome:
     moments, heads = settings.draw(seed)
     w = PredictiveWeights(settings.sharing).weigh(moments=moments, heads=heads).values
-    schedule = Schedule(**settings.costs)
     optimal = solve(RegretProblem(moments=moments, weights=w, heads=heads, **settings.costs))
+    path: Any = optimal.path
+    schedule = path.schedule
     moves = {
         "planner": optimal.heads - heads,
         "selfish": nash_moves(moments, heads, weights=w, rho=schedule.rho),

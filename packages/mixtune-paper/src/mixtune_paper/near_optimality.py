@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
 from mixtune.moments import Moments
-from mixtune.regret import RegretProblem, log_slope, solve
+from mixtune.regret import RegretProblem, solve
+from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome
-from mixtune_paper._study import Check, Experiment, Findings, Panel, Results, lines_of
+from mixtune_paper._study import Check, Experiment, Findings, Panel, Results, lines_of, log_slope
 from mixtune_paper.convergence import ProblemSettings
 from mixtune_paper.robustness import algorithm_3
 

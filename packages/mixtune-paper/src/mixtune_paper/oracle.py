@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
 from mixtune_options import training as learn
+from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Experiment, Findings, Panel, Results, change, lines_of
 from mixtune_paper.american import TABLE1_SETTINGS, RunData, TableSettings, draw_run, layer

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
 from mixtune.moments import Moments
-from mixtune.regret import RegretProblem, RegretSolution, StoredPath, adversarial_sensitivity, log_slope, solve
+from mixtune.regret import RegretProblem, adversarial_sensitivity, solve
 from mixtune.weights import PredictiveWeights
+from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome
-from mixtune_paper._study import Check, Experiment, Findings, Panel, Results, lines_of
+from mixtune_paper._study import Check, Experiment, Findings, Panel, Results, lines_of, log_slope
 from mixtune_paper.convergence import ProblemSettings, moments_and_heads
 
 __all__ = ["ROBUSTNESS", "RobustnessSettings", "accelerated_gap", "algorithm_3"]
@@ -46,7 +46,7 @@ class RobustnessSettings(ProblemSettings):
         return np.array(self.steps) * (1 - 1 / self.data.n_domains)
 
 
-def algorithm_3(moments: Sequence[Moments], heads: Floats, **costs: Any) -> RegretSolution:
+def algorithm_3(moments: Sequence[Moments], heads: Floats, **costs: Any) -> Any:
     """What Algorithm 3 computes, in closed form: weights 1/N, heads held to their mean, started where they are."""
     equal = np.full(len(moments), 1 / len(moments))
     return solve(RegretProblem(moments=moments, weights=equal, heads=heads, reference=heads.mean(axis=0), **costs))
@@ -73,10 +73,8 @@ def accelerated_gap(
     """
     costs: dict[str, Any] = {"transfer": transfer, "stability": stability, "horizon": horizon}
     symmetric = algorithm_3(moments, heads, **costs)
-    iterates = symmetric.problem.as_matrices(symmetric.heads_at(np.arange(horizon + 1)))
     problem = RegretProblem(moments=moments, weights=weights, heads=heads, **costs)
-    heuristic = RegretSolution(problem, StoredPath(problem, iterates), "accelerated", None)
-    return heuristic.energy - solve(problem).energy
+    return problem.energy(symmetric.heads_at(np.arange(horizon + 1))) - solve(problem).energy
 
 
 def _run(settings: RobustnessSettings, seed: int) -> Outcome:

@@ -23,11 +23,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from mixtune.arrays import Floats
 from mixtune.moments import Moments
 from mixtune.regret import RegretProblem, solve
-from mixtune.regret.reference import ValueFunction, value_functions
 from mixtune.weights import WassersteinWeights
+from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Check, Experiment, Findings, Results, Table
 
@@ -131,8 +130,9 @@ class Case:
         return cls(settings, rng, rows, made)
 
     @cached_property
-    def values(self) -> list[ValueFunction]:
-        return value_functions(self.problem)
+    def values(self) -> list[Any]:
+        """The value functions of all steps, with their P, S and r."""
+        return self.problem.value_functions()
 
     @cached_property
     def symmetric(self) -> RegretProblem:
@@ -262,7 +262,7 @@ def _remark_4(case: Case) -> dict[str, float]:
 def _blocks(case: Case) -> tuple[Floats, Floats]:
     """``P-hat(t)`` as (T + 1, N, N, p, p) and ``S-hat(t)`` as (T + 1, N, p)."""
     N, p = case.settings.n_domains, case.settings.n_features
-    values = value_functions(case.symmetric)
+    values = case.symmetric.value_functions()
     P = np.stack([v.P.reshape(N, p, N, p).transpose(0, 2, 1, 3) for v in values])
     return P, np.stack([v.S.reshape(N, p) for v in values])
 
@@ -296,7 +296,7 @@ def _lemma_1(case: Case) -> dict[str, float]:
 
 
 def _remark_5(case: Case) -> dict[str, float]:
-    return {"negativity_of_p_hat": _negativity([v.P for v in value_functions(case.symmetric)])}
+    return {"negativity_of_p_hat": _negativity([v.P for v in case.symmetric.value_functions()])}
 
 
 def _lemma_2(case: Case) -> dict[str, float]:
@@ -314,7 +314,7 @@ def _lemma_3(case: Case) -> dict[str, float]:
 def _bounds_of_inverse(case: Case, problem: RegretProblem) -> dict[str, float]:
     """The bounds of Corollary 1 for ``problem``: the inverse in two norms, and S with its constant written out."""
     held = problem.transfer + problem.stability
-    values = value_functions(problem)
+    values = problem.value_functions()
     inverses = [np.linalg.inv(held * np.eye(len(v.P)) + v.P) for v in values]
     u, y = _largest(*case.rows)
     limit = norm(problem.weights) * max(len(U) for U, _ in case.rows) * u * y
@@ -358,7 +358,7 @@ def _stability(
     """
     lam, beta, T = left.transfer, left.stability, left.horizon
     held = lam + beta
-    one, two = value_functions(left), value_functions(right)
+    one, two = left.value_functions(), right.value_functions()
     references = [_stacked(problem.reference) for problem in (left, right)]
     path, other = (solve(problem) for problem in (left, right))
     heads = path.heads_at(np.arange(T + 1)).reshape(T + 1, -1)

@@ -1,7 +1,6 @@
 """The style of figures, and figures and tables as files.
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart. Matplotlib draws; nothing here touches its
-global state.
+Matplotlib draws; nothing here touches its global state.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from mixtune.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -41,15 +38,6 @@ def require_matplotlib() -> None:
         raise MissingExtraError("matplotlib", "report", "drawing figures")
 
 
-def styled(drawing: Callable[[Any], Figure], subject: Any) -> Figure:
-    """What ``drawing`` makes of the subject, in the style of all figures."""
-    require_matplotlib()
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE):
-        return drawing(subject)
-
-
 def save_figure(figure: Figure, folder: Path, stem: str, endings: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write ``stem.png`` and ``stem.svg``, or those asked for; the same figure gives the same bytes."""
     import matplotlib
@@ -62,6 +50,17 @@ def save_figure(figure: Figure, folder: Path, stem: str, endings: Sequence[str] 
             figure.savefig(buffer, format=ending.lower(), **options)
         paths.append(write_atomically(folder / f"{stem}.{ending}", buffer.getvalue()))
     return paths
+
+
+def write_figure(
+    drawing: Callable[[], Figure], folder: Path, stem: str, endings: Sequence[str] = ("png", "svg")
+) -> list[Path]:
+    """Draw a figure in the style of all figures, and write it as :func:`save_figure` does."""
+    require_matplotlib()
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        return save_figure(drawing(), folder, stem, endings)
 
 
 def write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
@@ -81,11 +80,3 @@ def write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
     writer.writeheader()
     writer.writerows(table)
     return write_atomically(path, text.getvalue().encode())
-
-
-def panels_of(columns: int, rows: int = 1, *, size: tuple[float, float], shared: bool = False) -> tuple[Figure, Any]:
-    """A figure, and its axes row by row."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel()
