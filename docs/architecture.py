@@ -177,9 +177,65 @@ def shared_names(page: str) -> set[str]:
 
 
 def names_of_core(package: Path) -> set[str]:
-    """The names of the core that a companion imports."""
-    names = {name for path in modules(package).values() for name, _ in names_imported(path)}
-    return {name for name in names if name == "mixtune" or name.startswith("mixtune.")}
+    """The names of the core that a companion uses: what it imports, and of an imported module what it takes from it."""
+    return set().union(*map(core_names_in, modules(package).values()))
+
+
+def core_names_in(path: Path) -> set[str]:
+    """The names of the core that one file uses.
+
+    A module of the core is no name. Whoever imports one uses its attributes, each of which counts; the module counts
+    itself where it is handed on, since then nobody can see what is taken from it.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = _imported_as(tree)
+    core = {own: name for own, name in imported if name in modules(CORE)}
+    names = {name for _, name in imported if name.startswith("mixtune.") and name not in modules(CORE)}
+    parts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    # Of `a.b.c` the outermost attribute, with the attributes inside it.
+    whole = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name) and id(node) not in parts)
+    for node in whole:
+        first, *attributes = _dotted(node)
+        if first in core:
+            name = core[first]
+            while attributes and name in modules(CORE):
+                name = f"{name}.{attributes.pop(0)}"
+            names.add(name)
+    return names
+
+
+def _imported_as(tree: ast.AST) -> list[tuple[str, str]]:
+    """What a file calls each name that it imports, and the name itself with its module."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found += [(each.asname or each.name, f"{node.module}.{each.name}") for each in node.names]
+        elif isinstance(node, ast.Import):
+            for each in node.names:
+                # `import a.b` makes the name `a`.
+                package = each.name.split(".")[0]
+                found.append((each.asname, each.name) if each.asname else (package, package))
+    return found
+
+
+def _dotted(node: ast.expr) -> list[str]:
+    """The parts of `a.b.c`; the first is empty where it is no name but a call or the like."""
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
+        node = node.value
+    return [node.id if isinstance(node, ast.Name) else "", *reversed(attributes)]
+
+
+def private_names(names: set[str]) -> list[str]:
+    """Those that have a part with an underscore in front.
+
+    Examples
+    --------
+    >>> private_names({"mixtune.choice.choose_runs", "mixtune.choice._runs.choose_runs", "mixtune.files._pack"})
+    ['mixtune.choice._runs.choose_runs', 'mixtune.files._pack']
+    """
+    return sorted(name for name in names if any(part.startswith("_") for part in name.split(".")))
 
 
 def between_folders() -> dict[tuple[str, str], bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from docs.architecture import (
@@ -11,12 +12,14 @@ from docs.architecture import (
     FOLDERS,
     PACKAGES,
     PAGE,
+    core_names_in,
     folder_of,
     import_cycle,
     modules,
     names_imported,
     names_of_core,
     private_imports,
+    private_names,
     shared_names,
 )
 
@@ -24,7 +27,7 @@ import mixtune
 
 #: Heavy or optional packages, and the folders or companions that may import them, inside functions only.
 OPTIONAL = {
-    "torch": {"arrays", "features"},
+    "torch": {"arrays", "features", "mixtune_options", "mixtune_paper"},
     "cupyx": {"arrays"},
     "ot": {"weights"},
     "matplotlib": {"report", "mixtune_options", "mixtune_paper"},
@@ -121,15 +124,55 @@ def test_no_private_modules_of_another_folder(package):
         assert private_imports() == []
 
 
-@pytest.mark.parametrize("package", [package for package in PACKAGES if package != "mixtune"])
+COMPANIONS = [package for package in PACKAGES if package != "mixtune"]
+
+
+@pytest.mark.parametrize("package", COMPANIONS)
+def test_companions_use_only_public_names(package):
+    """A name is public where no part of its path begins with an underscore, and its module lists it."""
+    names = names_of_core(PACKAGES[package])
+    assert private_names(names) == []
+    unlisted = []
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        found = import_module(module)
+        if attribute not in getattr(found, "__all__", dir(found)):
+            unlisted.append(name)
+    assert unlisted == []
+
+
+@pytest.mark.parametrize("package", COMPANIONS)
 def test_companions_import_only_shared_names(package):
     shared = shared_names(PAGE.read_text(encoding="utf-8"))
     beyond = names_of_core(PACKAGES[package]) - shared
     assert beyond == set(), "shared names are listed in docs/architecture.md: is one of them enough?"
 
 
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ("from mixtune.errors import DataError as Wrong", {"mixtune.errors.DataError"}),
+        (
+            "from mixtune import arrays\narrays.match(1, 2)\narrays.EPSILON",
+            {"mixtune.arrays.match", "mixtune.arrays.EPSILON"},
+        ),
+        ("from mixtune.cli import outputs as o\no.table('a').add_row()", {"mixtune.cli.outputs.table"}),
+        ("import mixtune\nmixtune.errors.DataError", {"mixtune.errors.DataError"}),
+        ("import mixtune.arrays as xp\nxp.match", {"mixtune.arrays.match"}),
+        ("import mixtune\nmixtune.solve(1)", {"mixtune.solve"}),
+        ("from mixtune import choice\nchoice._choose.plan_of", {"mixtune.choice._choose.plan_of"}),
+        ("from mixtune import arrays\nprint(arrays)", {"mixtune.arrays"}),
+        ("import numpy as np\nnp.ones(3).sum()\nfrom mixtune_options import price", set()),
+    ],
+)
+def test_attributes_of_imported_modules_count(tmp_path, lines, names):
+    module = tmp_path / "module.py"
+    module.write_text(lines + "\n")
+    assert core_names_in(module) == names
+
+
 def test_every_shared_name_is_used():
-    used = set().union(*(names_of_core(folder) for package, folder in PACKAGES.items() if package != "mixtune"))
+    used = set().union(*(names_of_core(PACKAGES[package]) for package in COMPANIONS))
     assert shared_names(PAGE.read_text(encoding="utf-8")) <= used
 
 
