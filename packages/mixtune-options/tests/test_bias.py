@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from mixtune.errors import ParameterError
-from mixtune_options import BlackScholes, Call, Heston, MaxCall, Put, RoughHeston, TermStructure, TimeGrid, price
-from mixtune_options import _european as bias_module
+from mixtune_options import BlackScholes, Call, Heston, MaxCall, Put, RoughHeston, TimeGrid, price
 from mixtune_options._european import Bias, observed_bias, steps_bias, with_chosen_steps
 
 #: Mild, strongly skewed, Andersen's (2008) hard case, fast, and short with hardly any variance; maturity and strike.
@@ -123,9 +122,6 @@ def test_the_number_of_steps_must_be_known_to_draw_normals():
 def test_several_assets_are_judged_by_a_put_on_the_worst():
     law = {"v0": 0.04, "v_mean": 0.04, "v_speed": [2.0, 0.1, 0.1], "v_vol": [0.3, 0.05, 0.05], "rho": -0.7}
     process = Heston(spot=100, **law, n_assets=3, substeps=1, cash_dividends=[(1.0, 2.0)])
-    assert bias_module._different_assets(process) == [0, 1]
-    curved = Heston(spot=100, **law, n_assets=3, dividend=TermStructure([1.0, 2.0], [[0.1, 0.1, 0.2], [0.1, 0.1, 0.1]]))
-    assert bias_module._different_assets(curved) == [0, 1, 2]
     bias = found(process, MaxCall(100), grid(5.0))
     assert bias.option == "put, strike 100, asset 0"
     assert bias.missed
@@ -137,9 +133,6 @@ def test_a_put_that_says_nothing_of_the_steps_is_not_reported():
     for spot, asset in (([100, 50], 0), ([50, 100], 1)):
         process = Heston(spot=spot, **law, n_assets=2)
         assert found(process, MaxCall(100), grid(1.0)).option == f"put, strike 100, asset {asset}"
-    sure, large = Bias("sure", 1.0, 1.01, 0.001, 0.001), Bias("large", 1.0, 1.02, 0.005, 0.001)
-    assert bias_module._surest([large, sure]) is sure
-    assert bias_module._surest([]) is None
 
 
 def test_no_bias_where_there_is_no_error_or_no_reference():

@@ -25,8 +25,6 @@ from mixtune_options import (
     simulate,
     upper_bound,
 )
-from mixtune_options import _pricer as pricer
-from mixtune_options._settings import METHOD
 from mixtune_options.training import (
     ContinuationModel,
     Joint,
@@ -140,7 +138,7 @@ def test_the_paper_preset_is_ridge_2_on_300_raw_units_and_all_paths():
 
 def test_the_tables_have_the_settings_of_the_preset():
     for settings in (TABLE1.settings, TABLE2.settings):
-        assert (settings.ridge, settings.width) == (METHOD.paper_ridge, METHOD.paper_width) == (2.0, 300)
+        assert (settings.ridge, settings.width) == (2.0, 300)
 
 
 def test_a_settings_object_and_keywords_price_the_same():
@@ -196,11 +194,10 @@ def test_settings_that_cannot_be(change, message):
         ({"upper": True, "preset": "paper", "payoff": PathPayoff(lambda P, t: P[..., 0])}, "needs control=True"),
     ],
 )
-def test_what_cannot_be_priced_is_refused_before_any_work(change, message, monkeypatch):
-    monkeypatch.setattr(pricer.exact, "with_chosen_steps", None)  # the first step
+def test_what_cannot_be_priced_is_refused_before_any_work(change, message):
     parts = {"process": BlackScholes(spot=36.0, volatility=0.2), "payoff": Put(40.0), "grid": GRID, "seed": 0} | change
     with pytest.raises(ParameterError, match=message):
-        price(**parts)
+        price(**parts, progress=lambda stage: pytest.fail(f"{stage} has begun"))
 
 
 # --- estimates and bounds --------------------------------------------------------------------------------------------
@@ -304,7 +301,7 @@ def test_deltas_belong_to_their_assets(drawn):
     "market", [Heston(**HESTON), RoughHeston(**HESTON, hurst=0.2, substeps=2)], ids=["qe", "rough"]
 )
 def test_vega_of_a_random_variance_scales_both_its_levels(market):
-    by = METHOD.volatility_bump
+    by = 0.02  # the relative move of volatilities
     grid, options = TimeGrid(maturity=1, dates=1, rate=0.05), {"paths": 400, "seed": 0, "control": False}
     found = price(market, Call(100.0), grid, greeks=True, **options).greeks["vega"]
     moved = lambda sign: {"v0": 0.04 * (1 + sign * by) ** 2, "v_mean": 0.09 * (1 + sign * by) ** 2}  # noqa: E731

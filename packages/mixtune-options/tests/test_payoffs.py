@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mixtune.errors import DataError, ParameterError
-from mixtune_options._payoffs import (
-    PAYOFFS,
+from mixtune_options import (
     BasketCall,
     BasketPut,
     Call,
@@ -15,7 +14,6 @@ from mixtune_options._payoffs import (
     GeometricBasketPut,
     MaxCall,
     MinPut,
-    Payoff,
     Put,
     payoff_from_name,
 )
@@ -60,9 +58,8 @@ def test_zero_and_negative_prices():
 
 
 def test_names_and_identity():
-    for name, kind in PAYOFFS.items():
-        payoff = payoff_from_name(name, 100)
-        assert isinstance(payoff, Payoff)
+    for kind in (Call, Put, MaxCall, MinPut, BasketCall, BasketPut, GeometricBasketPut):
+        payoff, name = payoff_from_name(kind.name, 100), kind.name
         assert payoff == kind(100)
         assert payoff.name == name
         assert hash(payoff) == hash(kind(100.0))

@@ -21,7 +21,7 @@ from mixtune_options import (
     european,
 )
 from mixtune_options._heston import first_passage_noise
-from mixtune_options._process import _brownian_directions, normal_blocks
+from mixtune_options._process import normal_blocks
 from mixtune_options._rough import mittag_leffler
 
 # The paper's market; spot and strike are 100.
@@ -507,14 +507,6 @@ def test_sobol_normals_are_standard_normal_whatever_their_number():
 def test_a_sobol_point_on_the_edge_gives_a_finite_normal(monkeypatch):
     monkeypatch.setattr(qmc.Sobol, "random", lambda engine, count: np.zeros((count, engine.d)))
     assert np.isfinite(draw_normals(5, 3, 2, rng(), sobol=True)).all()
-
-
-def test_the_first_sobol_coordinate_moves_the_whole_path_most():
-    directions = _brownian_directions(9)
-    np.testing.assert_allclose(directions @ directions.T, np.eye(9), atol=1e-12)
-    paths = np.cumsum(directions, axis=0)
-    assert np.all(np.diff((paths**2).sum(axis=0)) < 0)
-    assert np.all(paths[:, 0] > 0)
 
 
 def test_blocks_bound_memory():

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import t as student
 
 from mixtune.errors import ParameterError
-from mixtune_paper import Results, _study, run_study
+from mixtune_options.training import RunStates, train
+from mixtune_paper import Results, ResultsStore, _study, run_study
 from mixtune_paper import american as module
 from mixtune_paper.american import (
     BEYOND,
@@ -18,6 +19,8 @@ from mixtune_paper.american import (
     TABLE_2,
     Published,
     draw_run,
+    draw_runs,
+    layer,
     run_beyond,
     run_table,
     run_together,
@@ -109,8 +112,6 @@ def test_the_papers_rows_do_not_depend_on_those_beyond():
 def test_intervals_follow_the_papers_formula(tmp_path):
     experiment = small(TABLE2)
     summary = run_study(experiment, out=tmp_path, runs=4)
-    from mixtune_paper import ResultsStore
-
     with ResultsStore(tmp_path) as store:
         rows = store.rows("table2", 4)
     base = np.mean([row["price"] for row in rows["LO-1"]])
@@ -186,11 +187,15 @@ def test_tuned_coefficients_of_several_runs_at_full_size():
     """One date of Table 1, with its nearly collinear features: 100 paths and 300 units."""
     pytest.importorskip("torch")
     settings, seeds = dataclasses.replace(TABLE1.settings, more_paths=(), dates=2, evaluation_paths=10), [5, 6]
-    together = module._layers(settings, seeds, standardise=True)
-    found = module._tuned_policy(settings, module.draw_runs(settings, seeds, "cpu"), together).coefs[1]
-    for run, seed in enumerate(seeds):
-        own = module.layer(settings, seed, standardise=True)
-        alone = module._tuned_policy(settings, draw_run(settings, seed), own).coefs[1]
+
+    def learned(state, training):
+        models = settings.tuned_models()
+        return train(training, models, state=state.fitted(training), in_the_money=False).coefs[1]
+
+    layers = [layer(settings, seed, standardise=True) for seed in seeds]
+    found = learned(RunStates(tuple(layers)), draw_runs(settings, seeds, "cpu").training)
+    for run, (seed, own) in enumerate(zip(seeds, layers, strict=True)):
+        alone = learned(own, draw_run(settings, seed).training)
         scale = np.max(np.abs(alone), axis=0)
         np.testing.assert_allclose(found[run].numpy() / scale, alone / scale, rtol=0, atol=1e-8)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mixtune import RegretProblem, solve
-from mixtune_paper import run_study
-from mixtune_paper.convergence import FIGURE_1, FIGURE_2, ConvergenceSettings, NetworkData, _problems, _run
+from mixtune_paper import ResultsStore, run_study
+from mixtune_paper.convergence import FIGURE_1, FIGURE_2, ConvergenceSettings, NetworkData, _problems
 
 SMALL = NetworkData(n_domains=3, n_rows=9, width=12)
 
@@ -16,12 +16,12 @@ SMALL = NetworkData(n_domains=3, n_rows=9, width=12)
 @pytest.fixture(scope="module")
 def figure_1():
     """One run at the paper's size."""
-    return _run(FIGURE_1.settings, 1)
+    return FIGURE_1.run(FIGURE_1.settings, 1)
 
 
 @pytest.fixture(scope="module")
 def figure_2():
-    return _run(FIGURE_2.settings, 1)
+    return FIGURE_2.run(FIGURE_2.settings, 1)
 
 
 def test_settings_are_the_papers():
@@ -57,7 +57,7 @@ def test_iterations_are_dense_first_and_thinned_after():
 @pytest.mark.parametrize("transfer", [0.0, 1e-2, 2.0])
 def test_closed_forms_agree_with_the_papers_recursions(transfer):
     settings = ConvergenceSettings(data=SMALL, transfers=(transfer,), horizon=15, descent_steps=0)
-    curves = _run(settings, 3).curves
+    curves = FIGURE_1.run(settings, 3).curves
     ((_, regret_optimal, accelerated),) = _problems(settings, 3)
     t = np.arange(16)
     for name, problem, method in (("RO", regret_optimal, "riccati"), ("ARO", accelerated, "accelerated")):
@@ -68,7 +68,7 @@ def test_closed_forms_agree_with_the_papers_recursions(transfer):
 
 def test_descent_agrees_with_a_loop():
     settings = ConvergenceSettings(data=SMALL, horizon=10, descent_steps=40, descent_every=7, learning_rate=1e-4)
-    curves = _run(settings, 3).curves["GD"]
+    curves = FIGURE_1.run(settings, 3).curves["GD"]
     ((_, problem, _),) = _problems(settings, 3)
     rows = settings.data.draw(3)
     w, theta, energy = problem.weights, problem.start.copy(), 0.0
@@ -153,9 +153,8 @@ def test_exploding_runs_are_counted_and_left_out(tmp_path):
 def test_means_and_standard_deviations(tmp_path):
     settings = ConvergenceSettings(data=SMALL, horizon=10, descent_steps=0)
     summary = run_study(replace(FIGURE_1, settings=settings), out=tmp_path, runs=3)
-    from mixtune_paper._study import run_seed
-
-    losses = np.stack([_run(settings, run_seed(0, run)).curves["RO"]["loss"] for run in range(3)])
+    with ResultsStore(tmp_path) as store:
+        losses = np.stack(store.curves("figure1", "RO", "loss", 3))
     np.testing.assert_allclose(summary.series[0].loss_mean, losses.mean(axis=0))
     np.testing.assert_allclose(summary.series[0].loss_std, losses.std(axis=0, ddof=1))
     alone = run_study(replace(FIGURE_1, settings=settings), out=tmp_path, runs=1)

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from mixtune.arrays import torch_device
-from mixtune.cli import print_json
+from mixtune.cli.outputs import print_json
 from mixtune.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:

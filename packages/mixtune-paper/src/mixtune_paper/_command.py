@@ -2,6 +2,8 @@
 
 import csv
 import importlib.util
+import io
+import logging
 import shlex
 import sys
 from collections.abc import Generator, Mapping, Sequence
@@ -17,10 +19,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mixtune.arrays import torch_device
-from mixtune.cli import check_engine, print_json
+from mixtune.cli.outputs import print_json
 from mixtune.errors import MissingExtraError, MixtuneError, ParameterError
+from mixtune.files import write_file
 from mixtune_paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
 
+ENGINES = ("local", "dask")
 CHOICES = (*EXPERIMENTS, "all")
 _RUNS_HELP = "Repetitions; by default as many as in the paper."
 _JOBS_HELP = "Processes, local or of a new local cluster. The results do not depend on it."
@@ -39,7 +43,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help=_JOBS_HELP, min=1)] = 2,
     seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),
-    engine: Annotated[str, typer.Option(metavar="local|dask", help=_ENGINE_HELP)] = "local",
+    engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help=_ENGINE_HELP)] = "local",
     scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)] = None,
     device: Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE_HELP)] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -118,12 +122,11 @@ def execute_on_cluster(
 
 def _write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
     """Write a table, numbers with all their digits; completely or not at all."""
-    unfinished = path.with_name(f"{path.name}.part")
-    with unfinished.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(table[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-    return unfinished.replace(path)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return write_file(path, text.getvalue().encode(), example="table1.csv")
 
 
 def _kept(out: Path) -> str:
@@ -132,7 +135,7 @@ def _kept(out: Path) -> str:
 
 def _how(chosen: list[Experiment[Any]], jobs: int, engine: str, scheduler: str | None, device: str) -> dict[str, Any]:
     """Where the runs are done, as arguments of ``run_study``; what is not possible is refused before any work."""
-    check_engine(engine, scheduler)
+    _check_engine(engine, scheduler)
     there = torch_device(device)
     if there is not None:
         if engine != "local":
@@ -141,6 +144,23 @@ def _how(chosen: list[Experiment[Any]], jobs: int, engine: str, scheduler: str |
             check_together(each, there)
     executor = partial(execute_on_cluster, scheduler=scheduler, jobs=jobs) if engine == "dask" else None
     return {"jobs": jobs, "executor": executor, "device": there}
+
+
+def _check_engine(engine: str, scheduler: str | None) -> None:
+    """Refuse unknown engines, a scheduler without Dask, and Dask where it is not installed."""
+    if engine not in ENGINES:
+        raise ParameterError(f"--engine {engine} is unknown; choose from {', '.join(ENGINES)}")
+    if engine == "local" and scheduler is not None:
+        raise ParameterError("--scheduler is for --engine dask; add it, or leave the scheduler out")
+    if engine == "dask":
+        try:
+            importlib.import_module("distributed")
+        except ImportError as error:
+            raise MissingExtraError("distributed", "dask", "work on a Dask cluster") from error
+        # Dask logs tracebacks when it loses a connection; a mixtune error reports this in one line. It sets up its
+        # loggers when it is imported.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _study(console: Console, each: Experiment[Any], *, runs: int | None, seed: int, out: Path, **how: Any) -> Summary:
