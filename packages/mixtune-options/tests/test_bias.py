@@ -1,14 +1,15 @@
 """The error of the time steps: found where it is, and absent where the library chooses the steps."""
 
+import dataclasses
 import math
+import re
 import warnings
 
 import numpy as np
 import pytest
 
 from mixtune.errors import ParameterError
-from mixtune_options import BlackScholes, Call, Heston, MaxCall, Put, RoughHeston, TimeGrid, price
-from mixtune_options._european import Bias, observed_bias, steps_bias, with_chosen_steps
+from mixtune_options import Bias, BlackScholes, Call, Heston, MaxCall, Put, RoughHeston, TimeGrid, european, price
 
 #: Mild, strongly skewed, Andersen's (2008) hard case, fast, and short with hardly any variance; maturity and strike.
 MARKETS = {
@@ -40,8 +41,23 @@ def grid(maturity, dates=1, rate=0.03):
     return TimeGrid(maturity=maturity, dates=dates, rate=rate)
 
 
-def found(process, payoff, dates, **options):
-    return steps_bias(process.for_grid(dates), payoff, dates, **{"tolerance": 0.001, "seed": 0, **options})
+def found(process, payoff, dates):
+    """The bias that a price carries, judged by a tolerance of 0.1% however few the paths."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the time steps")
+        bias = price(process, payoff, dates, paths=100, seed=0, method="lsm").bias
+    return bias and dataclasses.replace(bias, tolerance=0.001)
+
+
+class HastyHeston(Heston):
+    """A market that takes too few steps where they are left to it."""
+
+    def for_grid(self, grid, *, tolerance=0.001):
+        return super().for_grid(grid, tolerance=64 * tolerance)
+
+
+def forward(process, dates):
+    return float(process.spot[0]) * math.exp((0.03 - float(np.squeeze(process.dividend))) * dates.maturity)
 
 
 @pytest.mark.parametrize("market", MARKETS)
@@ -67,30 +83,28 @@ def test_variances_alone_and_whole_paths_show_the_same_bias(process):
     dates, option = grid(5.0), Put(100)
     quick = found(process, option, dates)
     prices = process.sample(100_000, dates, np.random.default_rng(1))[:, -1]
-
-    def plain(samples):
-        return samples.mean(), samples.std() / math.sqrt(len(samples))
-
-    slow = observed_bias(process, option, dates, prices, estimate=plain, tolerance=0.001)
-    assert slow.option == quick.option == "put, strike 100"
-    assert slow.exact == quick.exact
-    assert abs(slow.relative - quick.relative) < 4 * math.hypot(slow.relative_error, quick.relative_error)
+    exact, discount = european(process, option, dates), math.exp(-0.03 * 5)
+    flows, control = discount * option(prices), prices[:, 0] - forward(process, dates)
+    flows -= (flows - flows.mean()) @ control / (control @ control) * control
+    relative, error = flows.mean() / exact - 1, flows.std() / math.sqrt(len(flows)) / exact
+    assert quick.option == "put, strike 100"
+    assert quick.exact == exact
+    assert abs(relative - quick.relative) < 4 * math.hypot(error, quick.relative_error)
     assert quick.missed
-    assert slow.relative_error > 1.5 * quick.relative_error
+    assert error > 1.5 * quick.relative_error
 
 
-def test_steps_are_shortened_until_the_bias_is_within_the_tolerance(monkeypatch):
-    dates, option, free = grid(5.0), Put(100), heston("mild", scheme="qe")
-    monkeypatch.setattr("mixtune_options._heston.REVERSION", 2.0)
-    coarse = free.for_grid(dates)
-    assert steps_bias(coarse, option, dates, tolerance=0.001, seed=0).missed
-    chosen, bias = with_chosen_steps(free, option, dates, tolerance=0.001, seed=0)
-    assert chosen.substeps > 1.9 * coarse.substeps
-    assert abs(bias.relative) < 0.006
+def test_steps_are_shortened_until_the_bias_is_within_the_tolerance():
+    dates, option = grid(5.0), Put(100)
+    hasty = HastyHeston(spot=100.0, dividend=0.01, **MARKETS["mild"][0], scheme="qe")
+    coarse = hasty.for_grid(dates).substeps
+    assert found(heston("mild", scheme="qe", substeps=coarse), option, dates).missed
+    result = price(hasty, option, dates, paths=100, seed=0, method="lsm")
+    assert int(re.search(r"substeps=(\d+)", result.settings["process"])[1]) > 1.9 * coarse
+    assert abs(result.bias.relative) < 0.002
     # Steps that the user sets stay as they are.
-    kept, bias = with_chosen_steps(heston("mild", substeps=2), option, dates, tolerance=0.001, seed=0)
-    assert (kept.scheme, kept.substeps) == ("qe", 2)
-    assert bias.missed
+    kept = price(heston("mild", substeps=2), option, dates, paths=100, seed=0, method="lsm", control=False)
+    assert "scheme='qe', substeps=2" in kept.settings["process"]
 
 
 def test_the_scheme_with_fewer_steps_is_taken():
@@ -139,10 +153,9 @@ def test_no_bias_where_there_is_no_error_or_no_reference():
     dates = grid(1.0)
     assert found(BlackScholes(spot=100, volatility=0.2), Put(100), dates) is None
     assert found(heston("mild"), Put(1e-3), dates) is None
-    assert found(heston("mild", scheme="log-euler"), Put(100), dates) is None
-    prices = np.full((10, 1), 100.0)
-    for process in (BlackScholes(spot=100, volatility=0.2), heston("mild", cash_dividends=[(0.5, 1.0)])):
-        assert observed_bias(process, Put(100), dates, prices, estimate=None, tolerance=0.001) is None
+    assert found(heston("mild", scheme="log-euler"), Put(1e-3), dates) is None
+    assert found(heston("mild", scheme="log-euler", cash_dividends=[(0.5, 1.0)]), Put(100), dates) is None
+    assert found(heston("mild", scheme="log-euler"), Put(100), dates) is not None
 
 
 def test_a_difference_within_its_noise_is_not_missed():

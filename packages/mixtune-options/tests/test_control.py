@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from mixtune.errors import ParameterError
 from mixtune_options import (
@@ -22,8 +23,6 @@ from mixtune_options import (
     price,
     simulate,
 )
-from mixtune_options._european import european_value, mean_growth, never_exercised
-from mixtune_options._martingale import exchangeable, fit_moves, moves, symmetric
 from mixtune_options.training import Local, RandomState, TunedLocal, default_width, rank_assets, train
 
 GRID = TimeGrid(maturity=1, dates=4, rate=0.06)
@@ -88,31 +87,6 @@ def test_few_paths_make_no_harmful_martingale():
     """Coefficients are shrunk by what noise explains: with almost no training paths the variance does not grow."""
     result = price(FIVE, MaxCall(100.0), GRID, paths=4000, training_paths=40, seed=0)
     assert result.standard_error < 1.05 * result.flows.std() / math.sqrt(4000)
-    rng = np.random.default_rng(0)
-    U, phi = rng.standard_normal((500, 6)), rng.standard_normal((500, 40))
-    assert np.mean(fit_moves(U, phi, rng.standard_normal(500)) == 0) > 0.3
-
-
-def test_moves_that_depend_on_each_other_are_told_apart():
-    """Two columns that go together, of which the second is a gain: one regression finds both."""
-    rng = np.random.default_rng(0)
-    U, Z = np.column_stack([np.ones(2000), rng.standard_normal(2000)]), rng.standard_normal(2000)
-    phi = np.column_stack([Z, 0.1 * (Z + 0.5 * rng.standard_normal(2000))])
-    truth = np.array([[1.0, 20.0], [-2.0, 5.0]])
-    values = 3.0 + (phi * (U @ truth)).sum(axis=1)
-    np.testing.assert_allclose(fit_moves(U, phi, values, 1), truth, rtol=0.05)
-
-
-def test_moves_are_orthonormal():
-    rng = np.random.default_rng(0)
-    Z, prices = rng.standard_normal((100_000, 2, 8)), rng.random((100_000, 8))
-    for ranked, columns in ((True, 2 * 2 * 5 + 2 * 2 + 15), (False, 2 * 2 * 8 + 15)):
-        phi = moves(Z, prices, ranked)
-        assert phi.shape == (100_000, columns)
-        assert np.abs(phi.mean(axis=0)).max() < 0.02
-        np.testing.assert_allclose(phi.T @ phi / len(phi), np.eye(columns), atol=0.04)
-    first = np.take_along_axis(Z[:, 0], np.argmax(prices, axis=1)[:, None], axis=1)[:, 0]
-    np.testing.assert_array_equal(moves(Z, prices, True)[:, 0], first)
 
 
 # --- European values -------------------------------------------------------------------------------------------------
@@ -131,24 +105,51 @@ def test_moves_are_orthonormal():
         ),
     ],
 )
-def test_european_values_are_martingales(market, payoff):
+def test_european_values_are_those_of_blacks_formula(market, payoff):
+    """The geometric mean of lognormal prices is lognormal; cash flows held to maturity agree with it."""
     grid = TimeGrid.from_times([0, 0.3, 1.5], rate=[0.02, 0.06])
-    base = european_value(market, payoff, grid)
-    data = simulate(market, payoff, grid, paths=40_000, rng=np.random.default_rng(0))
-    today = base(data.prices[:1, 0], 0)[0]
-    np.testing.assert_allclose(base(data.prices[:, 2], 2), data.payoffs[:, 2], atol=1e-10)
-    for date in (1, 2):
-        values = base(data.prices[:, date], date)
-        assert abs(values.mean() - today) < 4 * values.std() / 200
-    assert price(market, payoff, grid, paths=100, seed=0).european.value == pytest.approx(today, rel=1e-12)
+    assets, rates, years = market.n_assets, 0.3 * 0.02 + 1.2 * 0.06, 1.5
+    spot, sigma, dividend = (np.broadcast_to(x, assets) for x in (market.spot, market.volatility, market.dividend))
+    correlation = np.where(np.eye(assets) == 1, 1.0, market.correlation)
+    spread = math.sqrt(years * sigma @ correlation @ sigma) / assets
+    level = np.mean(np.log(spot) + rates - dividend * years - 0.5 * sigma**2 * years)
+    d1 = (level - math.log(payoff.strike)) / spread + spread
+    forward, sign = math.exp(level + 0.5 * spread**2), payoff.sign
+    exact = sign * (forward * norm.cdf(sign * d1) - payoff.strike * norm.cdf(sign * (d1 - spread)))
+    exact *= math.exp(-rates)
+    held = price(market, payoff, grid, paths=100, seed=0).european
+    assert held.value == pytest.approx(exact, rel=1e-12)
+    assert held.standard_error == 0
+    flows = math.exp(-rates) * payoff(market.sample(40_000, grid, np.random.default_rng(0))[:, -1])
+    assert abs(flows.mean() - exact) < 4 * flows.std() / 200
 
 
-def test_european_values_only_where_they_are_known():
-    assert european_value(FIVE, MaxCall(100.0), GRID) is None
-    assert european_value(Heston(**VARIANCE), Put(100.0), GRID) is None
-    assert european_value(BlackScholes(spot=1.0, volatility=0.2), CustomPayoff(lambda P: P[..., 0]), GRID) is None
-    certain = european_value(BlackScholes(spot=90.0, volatility=0.0), Put(100.0), GRID)
-    assert certain(np.array([[90.0]]), 0)[0] == pytest.approx(100 * math.exp(-0.06) - 90)
+@pytest.mark.parametrize("payoff", [Put(100.0), Call(90.0)])
+def test_the_control_is_a_martingale_between_uneven_dates(payoff):
+    """Prices with and without European values at the dates agree, and hardly any variance is left with them."""
+    grid = TimeGrid.from_times([0, 0.3, 1.1, 1.5], rate=[0.02, 0.06, 0.04])
+    market = BlackScholes(spot=95.0, volatility=0.3, dividend=0.03)
+    result, plain = (price(market, payoff, grid, paths=20_000, control=on, seed=1) for on in (True, False))
+    assert abs(result.price - plain.price) < 4 * plain.standard_error
+    assert 20 * result.standard_error < plain.standard_error
+
+
+@pytest.mark.parametrize(
+    ("market", "payoff"),
+    [
+        (FIVE, MaxCall(100.0)),
+        (Heston(**VARIANCE, n_assets=2), MaxCall(100.0)),
+        (BlackScholes(spot=1.0, volatility=0.2), CustomPayoff(lambda P: P[..., 0])),
+        (BlackScholes(spot=100.0, volatility=0.2, cash_dividends=[(0.4, 2.0)]), Put(100.0)),
+    ],
+)
+def test_european_values_are_simulated_where_they_are_not_known(market, payoff):
+    assert price(market, payoff, GRID, paths=100, seed=0).european.standard_error > 0
+
+
+def test_european_values_without_volatility():
+    certain = european(BlackScholes(spot=90.0, volatility=0.0), Put(100.0), GRID)
+    assert certain == pytest.approx(100 * math.exp(-0.06) - 90)
 
 
 # --- held to maturity ------------------------------------------------------------------------------------------------
@@ -177,20 +178,44 @@ def test_an_option_that_is_never_exercised_has_its_exact_price(market, payoff, r
     assert result.greeks["delta"].value[0] == pytest.approx((ends[1] - ends[0]) / 0.2, rel=1e-4)
 
 
-def test_when_early_exercise_is_worth_nothing():
-    stock = BlackScholes(spot=100.0, volatility=0.2)
-    no_rate, some, negative = (TimeGrid(maturity=1, dates=2, rate=rate) for rate in (0.0, 0.03, [0.01, -0.01]))
-    assert never_exercised(stock, Put(100.0), no_rate)
-    assert not never_exercised(stock, Put(100.0), some)
-    assert never_exercised(stock, Call(100.0), some)
-    assert never_exercised(BlackScholes(spot=100.0, volatility=0.2, n_assets=3), MaxCall(100.0), some)
-    assert not never_exercised(stock, Call(100.0), negative)
-    assert not never_exercised(dataclasses.replace(stock, dividend=0.01), Call(100.0), some)
-    assert not never_exercised(dataclasses.replace(stock, dividend=-0.01), Put(100.0), no_rate)
-    assert not never_exercised(dataclasses.replace(stock, cash_dividends=[(0.5, 1.0)]), Call(100.0), some)
-    assert never_exercised(dataclasses.replace(stock, cash_dividends=[(0.5, 1.0)]), Put(100.0), no_rate)
-    assert not never_exercised(Heston(**VARIANCE, scheme="paper"), Put(100.0), no_rate)
-    assert not never_exercised(stock, CustomPayoff(lambda P: P[..., 0]), some)
+STOCK = BlackScholes(spot=100.0, volatility=0.2)
+THREE = BlackScholes(spot=100.0, volatility=0.2, n_assets=3)
+#: Out of the money, where a policy that is learned from few paths stops on some of them.
+FEW = {"paths": 2000, "training_paths": 60, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("market", "payoff", "rate"),
+    [
+        (STOCK, Put(100.0), 0.0),
+        (dataclasses.replace(STOCK, cash_dividends=[(0.5, 1.0)]), Put(100.0), 0.0),
+        (dataclasses.replace(STOCK, dividend=0.02), Put(100.0), -0.01),
+        (STOCK, Call(100.0), 0.03),
+        (dataclasses.replace(STOCK, dividend=-0.02), Call(100.0), 0.0),
+        (THREE, MaxCall(100.0), 0.03),
+        (Heston(**VARIANCE), Put(100.0), 0.0),
+    ],
+)
+def test_options_are_held_where_early_exercise_is_worth_nothing(market, payoff, rate):
+    """Merton (1973), whatever the few training paths say."""
+    found = price(market, payoff, TimeGrid(maturity=1, dates=3, rate=rate), **FEW)
+    assert found.exercise_probability[:-1].tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("market", "payoff", "rates"),
+    [
+        (STOCK, Put(100.0), 0.1),
+        (STOCK, Call(100.0), [0.0, -0.15]),
+        (dataclasses.replace(STOCK, dividend=0.1), Call(100.0), 0.03),
+        (dataclasses.replace(STOCK, dividend=-0.1), Put(100.0), 0.0),
+        (dataclasses.replace(STOCK, cash_dividends=[(0.75, 15.0)]), Call(100.0), 0.03),
+        (STOCK, CustomPayoff(lambda P: np.maximum(100.0 - P[..., 0], 0.0)), 0.1),
+    ],
+)
+def test_options_are_exercised_where_waiting_costs(market, payoff, rates):
+    found = price(market, payoff, TimeGrid(maturity=1, dates=2, rate=rates), paths=2000, seed=0)
+    assert found.exercise_probability[1] > 0.05
 
 
 @pytest.mark.parametrize("market", [Heston(**VARIANCE), ROUGH])
@@ -207,7 +232,7 @@ def test_one_date_leaves_today_or_the_european_price(market):
 def test_gains_of_prices_have_mean_zero(market):
     market = dataclasses.replace(market, dividend=0.02)
     data = simulate(market, Put(100.0), GRID, paths=20_000, rng=np.random.default_rng(0))
-    gains = data.prices[:, 1:] / data.prices[:, :-1] / mean_growth(market, GRID) - 1
+    gains = data.prices[:, 1:] / data.prices[:, :-1] / math.exp((0.06 - 0.02) / 4) - 1
     assert np.all(np.abs(gains.mean(axis=0)) < 4 * gains.std(axis=0) / math.sqrt(20_000))
 
 
@@ -248,17 +273,12 @@ def test_ranked_features_do_not_see_the_order_of_assets():
         (dataclasses.replace(FIVE, volatility=[0.1, 0.2, 0.2, 0.2, 0.2]), MaxCall(100.0), False),
         (dataclasses.replace(FIVE, correlation=PAIR), MaxCall(100.0), False),
         (BlackScholes(spot=100.0, volatility=0.2), Put(100.0), False),
+        (Heston(**VARIANCE, n_assets=2), MaxCall(100.0), True),
+        (FIVE, CustomPayoff(lambda P: np.maximum(P[..., :-1].sum(axis=-1) - 390, 0)), False),
     ],
 )
 def test_assets_are_sorted_where_their_order_does_not_matter(market, payoff, ranked):
     assert price(market, payoff, GRID, paths=100, seed=0).policy.state.ranked == ranked
-
-
-def test_exchangeable_and_symmetric():
-    assert exchangeable(Heston(**VARIANCE, n_assets=2))
-    rows = np.random.default_rng(0).uniform(80, 120, (50, 4))
-    assert symmetric(lambda P: P.sum(axis=-1), rows)
-    assert not symmetric(lambda P: P[..., :-1].sum(axis=-1), rows)
 
 
 def test_sorting_narrows_the_gap_of_a_max_call():
