@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mixtune_options import AsianPut, BlackScholes, Call, CustomPayoff, Heston, MaxCall, Put, TimeGrid, price, simulate
-from mixtune_options._greeks import Sensitivity, Valued
+from mixtune_options import AsianPut, BlackScholes, Call, CustomPayoff, Heston, MaxCall, Put, TimeGrid, price
 
 
 def within(greek, reference, errors=4.0, slack=0.0):
@@ -62,24 +61,6 @@ def test_standard_errors_contain_what_the_policy_is_off_by(ql):
         off = [(greeks[name].value[0] - expected) / greeks[name].standard_error[0] for greeks in found]
         assert np.abs(off).max() < 3.0
         assert np.sqrt(np.mean(np.square(off))) < 1.5
-
-
-def test_half_the_difference_to_training_paths_is_part_of_the_error():
-    market, grid = BlackScholes(spot=100.0, volatility=0.2), TimeGrid(maturity=1.0, dates=2)
-    now = simulate(market, Put(100.0), grid, paths=10, rng=np.random.default_rng(0))
-
-    def valued(there):
-        moved = np.full(10, float(np.sum(there.process.spot)) - 100.0)
-        return [Valued(2.0 * moved), Valued(2.6 * moved)]
-
-    def mean(samples):
-        return float(samples.mean()), 0.4
-
-    what = {"process": market, "grid": grid, "now": now, "alike": True, "multiples": True}
-    greeks = Sensitivity(valued=valued, mean=mean, european=lambda *_: None, **what).greeks()
-    assert greeks["delta"].value == pytest.approx([2.0])
-    assert greeks["delta"].standard_error == pytest.approx([0.5])  # of 0.4 and 0.6 / 2
-    assert greeks["rho"].standard_error == pytest.approx([0.4])
 
 
 @pytest.mark.parametrize("method", ["lsm", "recurrent"])

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from mixtune_options import (
     BasketPut,
@@ -11,6 +12,7 @@ from mixtune_options import (
     Call,
     GeometricBasketPut,
     Heston,
+    MaxCall,
     Put,
     RoughHeston,
     TermStructure,
@@ -19,8 +21,6 @@ from mixtune_options import (
     price,
     price_grid,
 )
-from mixtune_options._european import european_value, steps_for_all
-from mixtune_options._martingale import exchangeable
 
 GRID = TimeGrid(maturity=1, dates=4, rate=0.05)
 LAW = {"spot": 100.0, "v0": 0.04, "v_mean": 0.04, "v_speed": 2.0, "v_vol": 0.3, "rho": -0.7}
@@ -66,12 +66,16 @@ def test_noise_is_standard_and_drives_the_variance(scheme):
 @pytest.mark.parametrize("payoff", [Put(95.0), Call(110.0)])
 def test_european_values_know_curves(payoff):
     market = BlackScholes(spot=100.0, volatility=RISING, dividend=TermStructure([0.3, 1.0], [0.01, 0.05]))
-    value = european_value(market, payoff, GRID)
-    assert value(np.array([[100.0]]), 0)[0] == pytest.approx(european(market, payoff, GRID), rel=1e-12)
-    # Half-way, what is left is a market of its own.
-    rest = BlackScholes(spot=90.0, volatility=0.3, dividend=0.05)
-    exact = european(rest, payoff, TimeGrid(maturity=0.5, dates=1, rate=0.05)) * GRID.discount[2]
-    assert value(np.array([[90.0]]), 2)[0] == pytest.approx(exact, rel=1e-12)
+    spread, paid = math.sqrt(0.5 * 0.15**2 + 0.5 * 0.3**2), 0.3 * 0.01 + 0.7 * 0.05
+    level, sign = 100.0 * math.exp(0.05 - paid), payoff.sign
+    d1 = math.log(level / payoff.strike) / spread + spread / 2
+    exact = sign * (level * norm.cdf(sign * d1) - payoff.strike * norm.cdf(sign * (d1 - spread))) * math.exp(-0.05)
+    assert european(market, payoff, GRID) == pytest.approx(exact, rel=1e-12)
+    # At the dates between they are the same martingale: with it, hardly any variance is left.
+    result, plain = (price(market, payoff, GRID, paths=20_000, control=on, seed=0) for on in (True, False))
+    assert result.european.value == pytest.approx(exact, rel=1e-12)
+    assert abs(result.price - plain.price) < 4 * plain.standard_error
+    assert 10 * result.standard_error < plain.standard_error
 
 
 def test_the_geometric_mean_of_curves():
@@ -80,10 +84,9 @@ def test_the_geometric_mean_of_curves():
         BlackScholes(spot=[90, 110], volatility=both, n_assets=2, correlation=0.5),
         GeometricBasketPut(100.0),
     )
-    exact = float(european_value(market, payoff, GRID)(np.array([[90.0, 110.0]]), 0)[0])
+    exact = price(market, payoff, GRID, paths=100, seed=0).european.value
     flows = payoff(market.sample(2**15, GRID, np.random.default_rng(0), sobol=True)[:, -1]) * GRID.discount[-1]
     assert flows.mean() == pytest.approx(exact, rel=2e-3)
-    assert european_value(BlackScholes(spot=1, volatility=1, cash_dividends=PAID), Put(1), GRID) is None
 
 
 @pytest.mark.parametrize(
@@ -96,11 +99,13 @@ def test_the_geometric_mean_of_curves():
     ],
 )
 def test_assets_are_exchangeable_with_equal_curves_and_dividends(changes, same):
-    assert exchangeable(BlackScholes(**{"spot": [90, 100], "volatility": 0.2, "n_assets": 2} | changes)) is same
+    market = BlackScholes(**{"spot": [90, 100], "volatility": 0.2, "n_assets": 2} | changes)
+    assert price(market, MaxCall(95.0), GRID, paths=100, seed=0).policy.state.ranked is same
 
 
 def test_rough_assets_are_exchangeable_once_their_steps_are_chosen():
-    assert exchangeable(RoughHeston(**LAW, hurst=0.1, n_assets=2).for_grid(GRID))
+    market = RoughHeston(**LAW, hurst=0.1, n_assets=2).for_grid(GRID)
+    assert price(market, MaxCall(95.0), GRID, paths=100, seed=0).policy.state.ranked
 
 
 def test_vega_of_a_flat_curve_is_that_of_the_number():
@@ -130,9 +135,10 @@ def test_dividends_and_curves_come_closer_as_time_passes():
 def test_a_grid_takes_steps_that_suit_its_shortest_maturity():
     market, grid = Heston(**LAW), TimeGrid(maturity=1.0, dates=8, rate=0.05)
     short = TimeGrid(maturity=0.125, dates=1, rate=0.05)
-    both = steps_for_all(market, [(Call(100.0), grid), (Call(100.0), short)], tolerance=0.001, seed=0)
-    assert both.substeps == market.for_grid(short).substeps > market.for_grid(grid).substeps
+    needed = market.for_grid(short).substeps
+    assert needed > market.for_grid(grid).substeps
     found = price_grid(market, Call, grid, strikes=[100.0], maturities=[0.125, 1.0], paths=4000, seed=0)
+    assert all(f"substeps={needed}," in result.settings["process"] for result in found.results[0])
     for result, dates in zip(found.results[0], (short, grid)):  # without dividends a call is held to maturity
         assert not result.bias.missed
         assert abs(result.bias.relative) < 0.002

@@ -1,6 +1,5 @@
 """Prices against what nobody here computed: Longstaff and Schwartz, published Bermudan values, QuantLib."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -22,7 +21,6 @@ from mixtune_options import (
     simulate,
     training,
 )
-from mixtune_options._pricer import ObservedMarkets
 from mixtune_options.training import (
     Local,
     MeanOfLocals,
@@ -341,18 +339,17 @@ def test_sources_from_another_price_are_refused_and_their_returns_taken():
         price_observed(mixed, Put(40.0), grid, focal="here", seed=0)
 
 
-def test_observed_options_are_held_where_exercising_does_not_pay(monkeypatch):
-    """Policies that always stop, on a call whose price rises: holding earns more on paths that they did not see."""
+def test_observed_options_are_held_where_exercising_does_not_pay():
+    """A call whose price rises, and too few paths for a policy: holding earns more on paths that it did not see."""
     grid = TimeGrid(maturity=1, dates=6, rate=0.12)
     paths = {"here": BlackScholes(spot=40.0, volatility=0.05).sample(40, grid, np.random.default_rng(1))}
     put = price_observed(paths, Put(80.0), grid, focal="here", seed=0)  # exercised today: interest of 12% on 80
     assert put.price == 40.0
     assert put.exercise_probability[0] == 1
     assert put.settings["exercise_today"]
-    policy = ObservedMarkets.policy
-    hasty = lambda self, rows: dataclasses.replace(found := policy(self, rows), coefs=found.coefs - 1e3)  # noqa: E731
-    monkeypatch.setattr(ObservedMarkets, "policy", hasty)
-    result = price_observed(paths, Call(30.0), grid, focal="here", seed=0)
+    rising, no_rate = TimeGrid(maturity=1, dates=6, rate=0.5), TimeGrid(maturity=1, dates=6)
+    few = {"here": BlackScholes(spot=40.0, volatility=0.4).sample(20, rising, np.random.default_rng(0))}
+    result = price_observed(few, Call(30.0), no_rate, focal="here", seed=0)
     assert (result.settings["folds_held"], result.settings["hold"]) == (5, True)
     assert result.price == pytest.approx(result.european.value)
     falling = {"here": 40.0 * np.exp(-np.linspace(0, 0.3, 7)) * np.ones((40, 1))}

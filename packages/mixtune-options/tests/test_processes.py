@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -20,9 +21,6 @@ from mixtune_options import (
     TimeGrid,
     european,
 )
-from mixtune_options._heston import first_passage_noise
-from mixtune_options._process import normal_blocks
-from mixtune_options._rough import mittag_leffler
 
 # The paper's market; spot and strike are 100.
 VARIANCE = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3}
@@ -55,11 +53,15 @@ def rng(seed=0):
 
 
 def draw_normals(n_paths, n_intervals, per_interval, rng, **options):
-    """The normals of all paths at once, (paths, intervals, per interval)."""
-    Z = np.empty((n_paths, n_intervals, per_interval))
-    for rows, block in normal_blocks(n_paths, n_intervals, per_interval, rng, **options):
-        Z[rows] = block.transpose(2, 0, 1)
-    return Z
+    """The normals of all paths at once, (paths, intervals, per interval): those that drive independent assets."""
+    market = BlackScholes(spot=1.0, volatility=0.2, n_assets=per_interval)
+    return market.sample_with_noise(n_paths, TimeGrid(maturity=1, dates=n_intervals), rng, **options)[2][:, :, 0]
+
+
+def mittag_leffler(t, alpha, beta, speed):
+    """The kernel of a rough variance integrated so often, by its series."""
+    terms = np.arange(150)
+    return np.array([(x ** (beta - 1) * (-speed * x**alpha) ** terms / gamma(alpha * terms + beta)).sum() for x in t])
 
 
 def walk(process, state, grid, normals, *, first=0):
@@ -361,20 +363,6 @@ def test_integrated_steps_are_the_sum_over_the_past(v_speed):
     np.testing.assert_allclose(hidden[:, -1, 0], np.maximum(ahead, 0), rtol=1e-3, atol=1e-6)
 
 
-def test_first_passage_noise_has_the_inverse_gaussian_law():
-    Z = rng().standard_normal((2, 200_000))
-    level, own = 0.04, 0.05
-    noise = first_passage_noise(np.full(200_000, level), own, *Z)
-    U = level + own * noise
-    assert U.min() > 0
-    assert_mean(np.stack([noise, noise**2, U**2], axis=1), [0, level, level**2 + own**2 * level])
-    # A Brownian motion at a stopping time: its exponential martingale has mean 1 whatever the exponent.
-    for exponent in (-2.0, 1.0):
-        assert_mean(np.exp(exponent * noise - exponent**2 * U / 2), 1.0)
-    still = first_passage_noise(np.full(200_000, level), 0.0, *Z)
-    assert_mean(np.stack([still, still**2, still**4], axis=1), [0, level, 3 * level**2])
-
-
 @pytest.mark.parametrize("kind", [Heston, RoughHeston])
 def test_a_deficit_keeps_the_mean_of_the_integrated_variance(kind):
     # So much noise that half of the steps expect less than nothing.
@@ -510,9 +498,13 @@ def test_a_sobol_point_on_the_edge_gives_a_finite_normal(monkeypatch):
 
 
 def test_blocks_bound_memory():
-    sizes = [block.shape for _, block in normal_blocks(20_000, 50, 10, rng())]
-    assert all(shape[:2] == (50, 10) and shape[2] <= 1100 for shape in sizes)
-    assert sum(shape[2] for shape in sizes) == 20_000
+    """Beside the paths themselves, which are as many numbers as their normals, only a block of normals is there."""
+    market = BlackScholes(spot=1.0, volatility=0.2, n_assets=10)
+    tracemalloc.start()
+    paths = market.sample(20_000, TimeGrid(maturity=1, dates=50), rng())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.3 * paths.nbytes
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------

@@ -162,6 +162,20 @@ def test_very_many_features_are_left_to_the_estimator():
         np.testing.assert_allclose(found[run], TunedTransfer().fit(single, 0), rtol=1e-9)
 
 
+def test_a_row_that_alone_has_a_feature_is_left_out_as_alone():
+    """Its own prediction is decided by itself, unless the ridge is large enough."""
+    torch, rng = pytest.importorskip("torch"), np.random.default_rng(0)
+    U, y = rng.standard_normal((2, 2, 30, 3)), rng.standard_normal((2, 2, 30, 1))
+    U[..., 2] = 0.0
+    U[0, :, 0, 2] = 1.0
+    stage = RunStage(list(map(torch.from_numpy, U)), list(map(torch.from_numpy, y)), focal=0)
+    model = TunedJoint((0, 1), "JO")
+    found = model.fit_runs(stage, 0).numpy()
+    for run, single in enumerate(stage.single_runs):
+        np.testing.assert_allclose(found[run], model.fit(single, 0), rtol=1e-9)
+        np.testing.assert_allclose(stage.left_out[0][run], single.left_out[0], rtol=1e-8)
+
+
 def test_a_feature_of_zeros_is_no_constant():
     assert stage_of(2, 2, constant=0.0).constant is None
 
