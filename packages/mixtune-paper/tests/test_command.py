@@ -7,29 +7,27 @@ import sys
 from dataclasses import replace
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
+from mixtune.cli import make_app
 from mixtune.errors import MissingExtraError, ParameterError
-from mixtune_paper import _command as _reproduce
-from mixtune_paper import experiment
+from mixtune_paper import EXPERIMENTS, american, convergence, experiment
 from mixtune_paper.convergence import ConvergenceSettings, NetworkData
 
 CLI = "from mixtune.cli import main; main()"
 SMALL = ConvergenceSettings(data=NetworkData(n_domains=3, n_rows=8, width=10), horizon=20, descent_steps=40)
 
 
+def reproduce(*arguments):
+    return CliRunner().invoke(make_app(["reproduce"]), ["reproduce", *map(str, arguments)], catch_exceptions=False)
+
+
 @pytest.fixture
 def run(monkeypatch):
-    """The command in this process, on small experiments."""
-    monkeypatch.setattr(_reproduce, "experiment", lambda name: replace(experiment(name), settings=SMALL))
-    app = typer.Typer()
-    app.command()(_reproduce.reproduce)
-
-    def run(*arguments, catch=False):
-        return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=catch)
-
-    return run
+    """The command in this process, on small figures."""
+    for name in ("FIGURE_1", "FIGURE_2"):
+        monkeypatch.setattr(convergence, name, replace(getattr(convergence, name), settings=SMALL))
+    return reproduce
 
 
 def test_json_alone_on_stdout_and_files_in_the_folder(tmp_path):
@@ -63,10 +61,20 @@ def test_a_readable_table_and_notes(run, tmp_path):
     assert as_json[0].stdout == as_json[1].stdout
 
 
-def test_all_is_one_document_by_name(run, tmp_path, monkeypatch):
+@pytest.fixture
+def figures_only():
+    """Two experiments in all."""
+    all_of_them = dict(EXPERIMENTS)
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update({name: home for name, home in all_of_them.items() if name.startswith("figure")})
+    yield
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(all_of_them)
+
+
+@pytest.mark.usefixtures("figures_only")
+def test_all_is_one_document_by_name(run, tmp_path):
     pytest.importorskip("matplotlib")
-    two = {name: home for name, home in _reproduce.EXPERIMENTS.items() if name.startswith("figure")}
-    monkeypatch.setattr(_reproduce, "EXPERIMENTS", two)
     done = run("all", "--runs", 1, "--jobs", 1, "--out", tmp_path, "--json")
     document = json.loads(done.stdout)
     assert list(document) == ["figure1", "figure2", "paper"]
@@ -154,13 +162,8 @@ def test_a_device_is_handed_on_and_its_rows_explained(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     small = {"training_paths": 20, "evaluation_paths": 100, "width": 20, "dates": 3, "more_paths": ()}
     study = experiment("table1")
-    monkeypatch.setattr(
-        _reproduce, "experiment", lambda name: replace(study, settings=replace(study.settings, **small))
-    )
-    monkeypatch.setattr(_reproduce, "torch_device", lambda device: {"cuda": "cpu"}[device])
-    app = typer.Typer()
-    app.command()(_reproduce.reproduce)
-    done = CliRunner().invoke(app, ["table1", "--runs", "2", "--device", "cuda", "--out", str(tmp_path)])
+    monkeypatch.setattr(american, "TABLE1", replace(study, settings=replace(study.settings, **small)))
+    done = reproduce("table1", "--runs", 2, "--device", "torch:cpu", "--out", tmp_path)
     assert done.exit_code == 0, done.output
     for part in ("2/2 runs", "RO (eta=100)", "LO-1 (ridge tuned)", "RO (tuned)", "Wasserstein weights need the CPU"):
         assert part in done.stdout

@@ -6,11 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mixtune import RegretProblem, solve
+from mixtune import Moments, PredictiveWeights, RegretProblem, solve
 from mixtune_paper import ResultsStore, run_study
-from mixtune_paper.convergence import FIGURE_1, FIGURE_2, ConvergenceSettings, NetworkData, _problems
+from mixtune_paper.convergence import FIGURE_1, FIGURE_2, ConvergenceSettings, NetworkData
 
 SMALL = NetworkData(n_domains=3, n_rows=9, width=12)
+
+
+def problems(settings, seed):
+    """RO's and ARO's problem of one run as the paper puts them, for the first of the transfer penalties."""
+    moments = [Moments.from_rows(U, y) for U, y in settings.data.draw(seed)]
+    heads = np.stack([m.head(settings.ridge) for m in moments])
+    given = {"moments": moments, "transfer": settings.transfers[0], "stability": settings.stability}
+    weights = PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads)
+    equal, mean = np.full(len(moments), 1 / len(moments)), np.broadcast_to(heads.mean(axis=0), heads.shape)
+    optimal = RegretProblem(weights=weights, heads=heads, horizon=settings.horizon, **given)
+    return optimal, RegretProblem(weights=equal, heads=mean, horizon=settings.horizon, **given)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +69,7 @@ def test_iterations_are_dense_first_and_thinned_after():
 def test_closed_forms_agree_with_the_papers_recursions(transfer):
     settings = ConvergenceSettings(data=SMALL, transfers=(transfer,), horizon=15, descent_steps=0)
     curves = FIGURE_1.run(settings, 3).curves
-    ((_, regret_optimal, accelerated),) = _problems(settings, 3)
+    regret_optimal, accelerated = problems(settings, 3)
     t = np.arange(16)
     for name, problem, method in (("RO", regret_optimal, "riccati"), ("ARO", accelerated, "accelerated")):
         slow = solve(problem, method=method)
@@ -69,7 +80,7 @@ def test_closed_forms_agree_with_the_papers_recursions(transfer):
 def test_descent_agrees_with_a_loop():
     settings = ConvergenceSettings(data=SMALL, horizon=10, descent_steps=40, descent_every=7, learning_rate=1e-4)
     curves = FIGURE_1.run(settings, 3).curves["GD"]
-    ((_, problem, _),) = _problems(settings, 3)
+    problem, _ = problems(settings, 3)
     rows = settings.data.draw(3)
     w, theta, energy = problem.weights, problem.start.copy(), 0.0
     found = {}
@@ -87,7 +98,7 @@ def test_descent_agrees_with_a_loop():
 
 def test_regret_optimal_walks_a_straight_line(figure_1):
     """lambda = 0: equal steps, so that the loss is a parabola in t, here from the rows themselves."""
-    ((_, problem, _),) = _problems(FIGURE_1.settings, 1)
+    problem, _ = problems(FIGURE_1.settings, 1)
     start, end = problem.weights @ problem.start, solve(problem).coef
     rows = FIGURE_1.settings.data.draw(1)
     for t in (0, 250, 999, 1000):
@@ -126,7 +137,7 @@ def test_figure_2_says_what_the_paper_says(figure_2):
 
 def test_only_the_mixed_head_of_start_and_reference_matters(figure_1):
     """So the paper's 'replace Theta* by the mean heads' and its algorithm's local heads draw the same curve."""
-    ((_, problem, _),) = _problems(FIGURE_1.settings, 1)
+    problem, _ = problems(FIGURE_1.settings, 1)
     mixed = np.broadcast_to(problem.weights @ problem.heads, problem.heads.shape)
     moved = RegretProblem(
         moments=problem.moments, weights=problem.weights, heads=mixed, transfer=0.0, stability=1.0, horizon=1000

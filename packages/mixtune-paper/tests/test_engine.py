@@ -10,15 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from mixtune_paper._command import execute_on_cluster
 from streaming.dask_processes import dask_processes
-
-
-def test_runs_of_a_study_on_a_cluster():
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(processes=False, dashboard_address=":0", n_workers=1) as client:
-        found = {index: outcome for index, outcome, _ in execute_on_cluster(pow, 2, {0: 3, 1: 5}, scheduler=client)}
-    assert found == {0: 8, 1: 32}
 
 
 def test_a_study_whose_scheduler_is_killed_says_how_to_continue(tmp_path):

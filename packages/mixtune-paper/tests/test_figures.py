@@ -1,72 +1,77 @@
-"""Figures are drawn from summaries, with the same bytes each time."""
+"""Figures are drawn by ``mixtune reproduce`` from what its runs found, with the same bytes each time."""
 
 from dataclasses import replace
-from functools import partial
 
-import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from mixtune.report import write_figure
-from mixtune_paper import run_study
-from mixtune_paper._figures import FIGURES, draw
-from mixtune_paper.convergence import FIGURE_1, ConvergenceSettings, NetworkData
-from mixtune_paper.robustness import ROBUSTNESS, RobustnessSettings
+from mixtune.cli import make_app
+from mixtune_paper import convergence, robustness
+from mixtune_paper.convergence import ConvergenceSettings, NetworkData
+from mixtune_paper.robustness import RobustnessSettings
 
 DATA = NetworkData(n_domains=3, n_rows=8, width=10)
+ONE = ConvergenceSettings(data=DATA, horizon=20, descent_steps=60, descent_every=10, learning_rate=1e-4)
+TWO = replace(ONE, transfers=(1e-2, 2.0), descent_steps=0)
+ATTACK = RobustnessSettings(data=DATA, epsilons=(1e-3, 1e-2), shares=(0.1, 1.0), trials=2, steps=(0.1, 1.0))
 
 
-@pytest.fixture(scope="module")
-def summaries(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("studies")
-    one = ConvergenceSettings(data=DATA, horizon=20, descent_steps=60, descent_every=10, learning_rate=1e-4)
-    two = replace(one, transfers=(1e-2, 2.0), descent_steps=0)
-    exploding = replace(one, learning_rate=1.0)
-    attack = RobustnessSettings(data=DATA, epsilons=(1e-3, 1e-2), shares=(0.1, 1.0), trials=2, steps=(0.1, 1.0))
-    studies = {
-        "figure1": replace(FIGURE_1, settings=one),
-        "figure2": replace(FIGURE_1, name="figure2", settings=two),
-        "robustness": replace(ROBUSTNESS, settings=attack),
-        "exploding": replace(FIGURE_1, name="exploding", settings=exploding),
-    }
-    return {name: run_study(study, out=folder, runs=2) for name, study in studies.items()}
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """Run a small study and return its two pictures."""
+    pytest.importorskip("matplotlib")
+
+    def run(name, folder="results", learning_rate=1e-4):
+        one = replace(ONE, learning_rate=learning_rate)
+        monkeypatch.setattr(convergence, "FIGURE_1", replace(convergence.FIGURE_1, settings=one))
+        monkeypatch.setattr(convergence, "FIGURE_2", replace(convergence.FIGURE_2, settings=TWO))
+        monkeypatch.setattr(robustness, "ROBUSTNESS", replace(robustness.ROBUSTNESS, settings=ATTACK))
+        arguments = [name, "--runs", "2", "--jobs", "1", "--out", str(tmp_path / folder)]
+        done = CliRunner().invoke(make_app(["reproduce"]), ["reproduce", *arguments], catch_exceptions=False)
+        assert done.exit_code == 0
+        return tmp_path / folder / f"{name}.png", tmp_path / folder / f"{name}.svg"
+
+    return run
 
 
 @pytest.mark.parametrize("name", ["figure1", "figure2", "robustness"])
-def test_figures_are_saved(name, summaries, tmp_path):
-    pytest.importorskip("matplotlib")
-    png, svg = write_figure(partial(draw, name, summaries[name]), tmp_path, name)
-    assert (png.name, svg.name) == (f"{name}.png", f"{name}.svg")
+def test_figures_are_saved(name, drawn):
+    png, svg = drawn(name)
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in svg.read_text()
-    assert name in FIGURES
-    if name == "figure2":  # the same summary gives the same bytes
-        (tmp_path / "again").mkdir()
-        again = write_figure(partial(draw, name, summaries[name]), tmp_path / "again", name)
+    assert "<svg" in svg.read_text(encoding="utf-8")
+    if name == "figure2":  # the same runs give the same bytes
+        again = drawn(name, "again")
         assert [path.read_bytes() for path in again] == [png.read_bytes(), svg.read_bytes()]
 
 
-def test_figure_1_has_the_papers_panels(summaries):
-    pytest.importorskip("matplotlib")
-    left, middle, right = draw("figure1", summaries["figure1"]).axes
-    assert [len(axes.lines) for axes in (left, middle, right)] == [6, 6, 4]
-    assert left.get_xlim() == (0, 60)
-    assert middle.get_xlim() == (0, 20)
-    assert right.get_xlim() == (10, 20)
-    energy = middle.lines[1]
-    assert energy.get_label() == "RO energy"
-    assert np.array_equal(energy.get_ydata(), summaries["figure1"].series[0].energy_mean)
+def panels(svg):
+    """The axes of a picture, each as its part of the file."""
+    return svg.read_text(encoding="utf-8").split('<g id="axes_')[1:]
 
 
-def test_a_figure_without_descent_can_be_drawn(summaries):
+def test_figure_1_has_the_papers_panels(drawn):
+    _, svg = drawn("figure1")
+    everything, first, last = panels(svg)
+    for panel, title in ((everything, "All iterations"), (first, "First 20"), (last, "Iterations 10 to 20")):
+        assert f"<!-- {title}" in panel
+    # Lines and bands: gradient descent has left the last panel.
+    assert first.count('clip-path="url(') > last.count('clip-path="url(')
+    for method in ("RO", "ARO", "GD"):
+        for quantity in ("loss", "energy"):
+            assert f"<!-- {method} {quantity} -->" in svg.read_text(encoding="utf-8")
+
+
+def test_a_figure_without_descent_can_be_drawn(drawn):
     """When gradient descent exploded in every run there is no curve of it, and the title says so."""
-    pytest.importorskip("matplotlib")
-    figure = draw("figure1", summaries["exploding"])
-    assert [len(axes.lines) for axes in figure.axes] == [4, 4, 4]
-    assert "GD 0 of them" in figure.get_suptitle()
+    _, svg = drawn("figure1", learning_rate=1.0)
+    text = svg.read_text(encoding="utf-8")
+    assert "GD 0 of them" in text
+    assert "<!-- GD loss -->" not in text
+    assert "<!-- RO loss -->" in text
 
 
-def test_global_state_is_left_alone(summaries):
+def test_global_state_is_left_alone(drawn):
     matplotlib = pytest.importorskip("matplotlib")
     before = dict(matplotlib.rcParams)
-    draw("figure2", summaries["figure2"])
+    drawn("figure2")
     assert dict(matplotlib.rcParams) == before

@@ -8,9 +8,9 @@ import pytest
 
 from mixtune import Moments, RegretProblem, solve
 from mixtune.regret import certify
-from mixtune_paper import run_study
+from mixtune_paper import Results, run_study
 from mixtune_paper.convergence import NetworkData
-from mixtune_paper.robustness import LOCAL_HEADS, MEAN_HEADS, ROBUSTNESS, RobustnessSettings, _checks, accelerated_gap
+from mixtune_paper.robustness import LOCAL_HEADS, MEAN_HEADS, ROBUSTNESS, RobustnessSettings, accelerated_gap
 
 COSTS = {"transfer": 0.7, "stability": 1.3, "horizon": 6}
 
@@ -83,12 +83,26 @@ def test_documents(summary):
     assert len(summary.notes()) == 3
 
 
-def test_checks(summary):
+@pytest.mark.parametrize(
+    ("method", "slope", "statement"),
+    [
+        ("worst case", "share_slope", "Theorem 4"),
+        ("worst case", "epsilon_slope", "Theorem 4"),
+        (MEAN_HEADS, "gap_slope", "Theorem 6 (i)"),
+    ],
+)
+def test_checks(summary, method, slope, statement):
     assert all(check.holds for check in summary.checks().values())
-    least = {(row["method"], row["against"]): row["least"] for row in summary.headline()}
-    for name, statement in (
-        (("worst case", "q"), "Theorem 4"),
-        (("worst case", "epsilon"), "Theorem 4"),
-        ((MEAN_HEADS, "max|1/N - w|"), "Theorem 6 (i)"),
-    ):
-        assert not _checks({**least, name: 0.4}, 1.0)[statement].holds
+    settings = RobustnessSettings(data=NetworkData(width=10, n_rows=20), epsilons=(1e-4, 1e-3), trials=2)
+    outcome = ROBUSTNESS.run(settings, 0)
+
+    def checks(rows):
+        curves = lambda name, quantity: [outcome.curves[name][quantity]]  # noqa: E731
+        by_method = {name: [row] for name, row in rows.items()}
+        return ROBUSTNESS.summarise(settings, Results("robustness", 0, 1, by_method, curves)).checks()
+
+    good = {"worst case": {"epsilon_slope": 1.0, "share_slope": 0.6}, MEAN_HEADS: {"gap_slope": 2.0}}
+    rows = {name: {**row, **good.get(name, {})} for name, row in outcome.rows.items()}
+    assert all(check.holds for check in checks(rows).values())
+    rows[method][slope] = 0.4
+    assert [name for name, check in checks(rows).items() if not check.holds] == [statement]

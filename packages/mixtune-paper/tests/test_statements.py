@@ -101,14 +101,11 @@ def test_checks_can_fail(monkeypatch):
     assert "Algorithm 1" in lost
 
 
-def test_estimates_are_not_vacuous(monkeypatch):
-    """Bounds that are much too small fail; that of the controls doubles with every step, as in the proof."""
-    stability = module._stability
-    small = lambda *both, **sizes: stability(*both, **{name: size / 1e5 for name, size in sizes.items()})  # noqa: E731
-    monkeypatch.setattr(module, "_stability", small)
+def test_estimates_are_not_vacuous():
+    """What is measured is no vanishing part of its bound, although that of the controls doubles with every step."""
     case = Case.draw(StatementSettings(), 1)
     for name in ("Lemma 5", "Lemma 6", "Lemma 7", "Proposition 1", "Proposition 2", "Corollary 2", "Lemma 9"):
-        assert max(CHECKS[name](case).values()) > 1, name
+        assert 1e-5 < max(CHECKS[name](case).values()) <= 1, name
 
 
 def test_verdicts():

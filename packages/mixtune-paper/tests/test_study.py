@@ -1,13 +1,13 @@
 """Studies: resumed, extended, cut short, spread over processes, the numbers stay the same to the bit."""
 
-import math
-import operator
+import multiprocessing
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +15,6 @@ import pytest
 
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune_paper import EXPERIMENTS, Experiment, Outcome, ResultsStore, experiment, run_study
-from mixtune_paper import _study as module
-from mixtune_paper._study import run_seed
 from mixtune_paper.convergence import FIGURE_1, ConvergenceSettings, NetworkData
 
 SMALL = replace(
@@ -52,10 +50,29 @@ def counted(study):
     return replace(study, run=run), seeds
 
 
-def test_seeds_of_runs_are_distinct_and_depend_on_nothing_else():
-    seeds = {run_seed(base, run) for base in range(20) for run in range(20)}
+def seeds_of(folder, *, runs, seed=0, held=0):
+    """The seeds of the runs of a study by their numbers, without those that the folder holds."""
+    study = Experiment("seeds", SMALL.settings, lambda *_: Outcome({"m": {"v": 1.0}}), lambda *_: None, runs=runs)
+    asked = {}
+
+    def executor(run, settings, seeds):
+        asked.update(seeds)
+        for index, seed in seeds.items():
+            yield index, run(settings, seed), 0.0
+
+    if held:
+        run_study(study, out=folder, seed=seed, runs=held)
+    run_study(study, out=folder, seed=seed, runs=runs, executor=executor)
+    return asked
+
+
+def test_seeds_of_runs_are_distinct_and_depend_on_nothing_else(tmp_path):
+    by_base = [seeds_of(tmp_path / str(base), runs=20, seed=base) for base in range(20)]
+    seeds = {seed for found in by_base for seed in found.values()}
     assert len(seeds) == 400
     assert all(0 <= seed < 2**53 for seed in seeds)
+    later = seeds_of(tmp_path / "later", runs=12, seed=3, held=5)
+    assert later == {run: by_base[3][run] for run in range(5, 12)}
 
 
 def test_more_runs_add_fewer_are_cut_none_is_done_twice(tmp_path):
@@ -66,7 +83,7 @@ def test_more_runs_add_fewer_are_cut_none_is_done_twice(tmp_path):
     seen.clear()
     five = run_study(study, out=tmp_path / "a", runs=5, progress=lambda *pair: seen.append(pair))
     assert seen == [(2, 5), (3, 5), (4, 5), (5, 5)]
-    assert seeds == [run_seed(0, run) for run in range(5)]
+    assert seeds == list(seeds_of(tmp_path / "seeds", runs=5).values())
     assert five.as_json() == run_study(SMALL, out=tmp_path / "b", runs=5).as_json()
     assert contents(tmp_path / "a", 5) == contents(tmp_path / "b", 5)
     three = run_study(study, out=tmp_path / "a", runs=3)
@@ -88,7 +105,7 @@ def test_an_error_or_an_interrupt_keeps_what_is_finished(tmp_path):
             run_study(replace(SMALL, run=run), out=folder, runs=4)
         study, seeds = counted(SMALL)
         run_study(study, out=folder, runs=4)
-        assert seeds == [run_seed(0, 2), run_seed(0, 3)]
+        assert seeds == list(seeds_of(folder / "seeds", runs=4, held=2).values())
 
 
 def test_numbers_do_not_depend_on_the_number_of_jobs(tmp_path, whole):
@@ -136,12 +153,44 @@ def test_experiments_are_known_by_name():
         experiment("figure3")
 
 
-def test_failures_of_workers_are_reported_by_the_parent():
-    """A run that raises, and a worker that vanishes; ``operator.call(settings, seed)`` stands in for them."""
-    with pytest.raises(RuntimeError, match=r"(?s)run \d failed in a worker process:.*math domain error"):
-        list(module.execute(operator.call, math.sqrt, {0: -1, 1: -2}, jobs=2))
-    with pytest.raises(MixtuneError, match="fewer jobs"):
-        list(module.execute(operator.call, os._exit, {0: 1, 1: 1}, jobs=2))
+def test_failures_of_workers_are_reported_by_the_parent(tmp_path):
+    """Runs that raise."""
+    broken = replace(SMALL, settings=replace(SMALL.settings, transfers=(-1.0,)))
+    with pytest.raises(RuntimeError, match=r"(?s)run \d failed in a worker process:.*transfer"):
+        run_study(broken, out=tmp_path, runs=2, jobs=2)
+
+
+def test_a_worker_that_vanishes_is_reported_by_the_parent(tmp_path):
+    """As where memory runs out: the operating system ends one of the processes."""
+
+    def end_one():
+        wait_until(lambda: len(multiprocessing.active_children()) == 2, "no workers")
+        multiprocessing.active_children()[0].kill()
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(end_one)
+        with pytest.raises(MixtuneError, match="fewer jobs"):
+            run_study(FIGURE_1, out=tmp_path, runs=100, jobs=2)
+        done.result()
+
+
+def test_runs_of_a_device_are_done_a_few_at_a_time(tmp_path):
+    pytest.importorskip("torch")
+    groups, seen = [], []
+
+    def together(settings, seeds, device):
+        groups.append(list(seeds))
+        return [Outcome({"m": {"v": float(seed)}}) for seed in seeds]
+
+    def summarise(settings, results):
+        return results.values("m", "v").tolist()
+
+    study = Experiment("e", SMALL.settings, lambda *_: None, summarise, runs=60, together=together)
+    values = run_study(study, out=tmp_path, device="cpu", progress=lambda *pair: seen.append(pair))
+    assert len(groups) > 1
+    assert sorted(seed for group in groups for seed in group) == sorted(values)
+    assert values == list(seeds_of(tmp_path / "seeds", runs=60).values())
+    assert seen == [(finished, 60) for finished in range(61)]
 
 
 def children_of(pid):
@@ -233,6 +282,6 @@ def test_an_executor_does_the_runs_in_any_order(tmp_path):
     here = run_study(SMALL, out=tmp_path / "here", runs=3)
     run_study(SMALL, out=tmp_path / "there", runs=1)
     there = run_study(SMALL, out=tmp_path / "there", runs=3, executor=backwards)
-    assert asked == [{run: run_seed(0, run) for run in (1, 2)}]
+    assert asked == [seeds_of(tmp_path / "seeds", runs=3, held=1)]
     assert there.as_json() == here.as_json()
     assert contents(tmp_path / "here", 3) == contents(tmp_path / "there", 3)
