@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,8 @@ from benchmarks.timing import Figure
 from docs.performance import MAIN, fill
 
 from docs import scaling, when
-from mixtune import Moments
-from mixtune._registry import Writer
-from mixtune.streaming._dask import merge_tree
+from mixtune.files import read_model
+from mixtune.streaming import gather_moments
 
 RATES = scaling.Rates({64: 4e-6, 256: 1e-5, 1024: 6e-5}, merge=1e-10, byte=1e-9, task=1e-3)
 
@@ -30,19 +31,36 @@ def test_page_is_what_the_script_writes(results):
     assert fill(page, scaling.blocks(results)) == page
 
 
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(processes=False, dashboard_address=":0", n_workers=1, threads_per_worker=1) as found:
+        yield found
+
+
 @pytest.mark.parametrize("blocks", [1, 4, 5, 40, 127])
-def test_tree_is_that_of_the_engine(blocks):
-    """Few blocks: one a task. The tree is the engine's own, with merges that compute in place."""
-    merged = []
+def test_tree_is_that_of_the_engine(blocks, client):
+    """Few blocks: one a task. Dask says which tasks it has done."""
+    import dask.array as da
+    from dask.utils import key_split
+    from distributed.diagnostics.plugin import SchedulerPlugin
 
-    def merge(parts):
-        merged.append(len(parts))
-        return sum(parts)
+    class Counts(SchedulerPlugin):
+        def transition(self, key, start, finish, *args, **kwargs):
+            if (start, finish) == ("processing", "memory"):
+                done[key_split(key)] += 1
 
+    done, scheduler = Counter(), client.cluster.scheduler
+    X = da.ones((2 * blocks, 3), chunks=(2, 3))
+    scheduler.add_plugin(Counts(), name="counts")
+    try:
+        found = gather_moments({"a": (X, X[:, 0])}, scheduler=client)
+    finally:
+        scheduler.remove_plugin("counts")
     plan = scaling.Plan(scaling.Job(8, rows_per_worker=blocks * 100_000), workers=1)
-    assert merge_tree([1] * blocks, merge) == blocks
-    assert plan.levels[0] == blocks
-    assert sum(plan.levels[1:]) == len(merged)
+    assert found["a"].count == 2 * blocks
+    assert plan.levels[0] == done["fold"] == blocks
+    assert sum(plan.levels[1:]) == done["merge_domains"]
     assert plan.depth == int(np.ceil(np.log(blocks) / np.log(scaling.FAN)))
 
 
@@ -54,14 +72,18 @@ def test_many_blocks_share_tasks():
 
 
 @pytest.mark.parametrize(("features", "domains", "outputs"), [(7, 3, 1), (5, 2, 4)])
-def test_bytes_of_a_message_are_those_of_packed_sums(features, domains, outputs):
+def test_bytes_of_a_message_are_those_of_packed_sums(features, domains, outputs, client, tmp_path):
+    """The sums of a block as they are kept in a file."""
+    import dask.array as da
+
     rng = np.random.default_rng(0)
     shape = (20,) if outputs == 1 else (20, outputs)
-    sums = {str(k): Moments.from_rows(rng.standard_normal((20, features)), np.ones(shape)) for k in range(domains)}
-    writer = Writer()
-    writer.write(sums, "sums")
+    rows = {str(k): (rng.standard_normal((20, features)), rng.standard_normal(shape)) for k in range(domains)}
+    whole = {name: tuple(map(da.from_array, both)) for name, both in rows.items()}
+    gather_moments(whole, scheduler=client, folder=tmp_path)
+    kept = [read_model(path)[1] for path in tmp_path.glob("*.moments")]
     job = scaling.Job(features, domains=domains, outputs=outputs)
-    assert job.message_bytes == sum(array.nbytes for array in writer.arrays.values())
+    assert job.message_bytes == sum(array.nbytes for arrays in kept for array in arrays.values())
 
 
 def test_rates_pass_through_what_was_measured():
@@ -106,7 +128,7 @@ def test_beyond_the_limit_more_workers_do_not_help():
 
 def test_cost_model_finds_the_constants_it_was_made_with():
     true = np.array([1e-3, 1e-4, 2e-9, 3e-11, 1e-10])
-    seconds = lambda n, p, N: float(true @ when._terms(n, p, N))  # noqa: E731
+    seconds = when.CostModel(tuple(true.tolist()), 1.0).seconds
     curves = (
         Figure("curve", "n: N = 4, p = 256, T = 10", _curve("n", [10**k for k in (3, 4, 5, 6)], seconds, 4, 256)),
         Figure("curve", "p: N = 4, n = 20000, T = 10", _curve("p", [32, 128, 512, 2048], seconds, 4, None, 20_000)),

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401 - SciPy brings a library of linear algebra of its own
+from threadpoolctl import ThreadpoolController
 
-from mixtune import arrays as _array
+from mixtune import arrays
 from mixtune.arrays import (
     NARROW,
     add_to_diagonal,
@@ -24,8 +26,8 @@ from mixtune.errors import DataError
 @pytest.mark.parametrize("columns", [8, 9, 10, 12])
 def test_wide_gram_matrices_are_made_from_one_triangle(columns, monkeypatch):
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr(_array, "TRIANGLE_COLUMNS", 8)
-    monkeypatch.setattr(_array, "TRIANGLE_BLOCK", 3)
+    monkeypatch.setattr(arrays, "TRIANGLE_COLUMNS", 8)
+    monkeypatch.setattr(arrays, "TRIANGLE_BLOCK", 3)
     X = np.random.default_rng(columns).standard_normal((20, columns))
     found = column_gram(torch.asarray(X)).numpy()
     np.testing.assert_allclose(found, X.T @ X, rtol=1e-13, atol=1e-13)
@@ -81,7 +83,7 @@ def test_the_switch_for_tf32_is_put_back(allowed, inside, monkeypatch):
     before = torch.get_float32_matmul_precision()
     with tf32_products(torch.ones(2), allowed):  # no CUDA tensor: nothing to switch
         assert torch.get_float32_matmul_precision() == before
-    monkeypatch.setitem(tf32_products.__wrapped__.__globals__, "has_tf32", lambda _: True)
+    monkeypatch.setattr(arrays, "has_tf32", lambda _: True)
 
     def fail():
         assert torch.get_float32_matmul_precision() == inside
@@ -93,21 +95,23 @@ def test_the_switch_for_tf32_is_put_back(allowed, inside, monkeypatch):
 
 
 def test_small_data_leave_linear_algebra_one_thread():
-    def threads():
-        return {library["num_threads"] for library in _array._blas().info()}
+    linear_algebra = ThreadpoolController().select(user_api="blas")
 
-    with _array._blas().limit(limits=2):
+    def threads():
+        return {library["num_threads"] for library in linear_algebra.info()}
+
+    with linear_algebra.limit(limits=2):
         before = threads()
-        with _array.one_thread_if_small([np.zeros((2, 3))]):
+        with arrays.one_thread_if_small([np.zeros((2, 3))]):
             assert threads() == {1}
         assert threads() == before
-        large = np.broadcast_to(0.0, (int(_array.WORK), 2))
-        with _array.one_thread_if_small([large]):
+        large = np.broadcast_to(0.0, (int(arrays.WORK), 2))
+        with arrays.one_thread_if_small([large]):
             assert threads() == before
-        with _array.one_thread_for(_array.WORK):
+        with arrays.one_thread_for(arrays.WORK):
             assert threads() == {1}
-            with _array.one_thread_if_small([large]):
+            with arrays.one_thread_if_small([large]):
                 assert threads() == {1}
         assert threads() == before
-        with _array.one_thread_for(2 * _array.WORK):
+        with arrays.one_thread_for(2 * arrays.WORK):
             assert threads() == before

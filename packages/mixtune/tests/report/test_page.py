@@ -342,14 +342,19 @@ def test_a_comparison_that_differs_from_the_fit_says_why(model, rows):
     assert compared_sentence(-0.2, -0.3, -0.1, 9).startswith("mixtune is clearly worse than own rows alone")
 
 
+def told(model, effects):
+    """Let the model say that leaving out its sources has these effects."""
+    model.removal_effects = lambda: tuple(effects)
+
+
 def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, rows):
     effects = model.removal_effects()
-    model._removals = tuple(replace(r, change=0.02, change_low=-0.01, change_high=0.05) for r in effects)
+    told(model, [replace(r, change=0.02, change_low=-0.01, change_high=0.05) for r in effects])
     page = read(model, rows)
     assert page.texts["verdict"].endswith("; the focal rows cannot tell which of 12 datasets helped on its own.")
     assert "for 12 the focal rows cannot tell" in report_html(model, **rows)
     assert "badge helped" not in report_html(model, **rows)
-    model._removals = (surely(effects[0], 0.02), *model._removals[1:])
+    told(model, [surely(effects[0], 0.02), *model.removal_effects()[1:]])
     # Where the rows cannot tell whether transfer helps, no dataset is said to have helped.
     model.transfer_gain_ = TransferGain(0.0, -0.1, 0.1, from_rows=0.0, from_validation=None)
     assert read(model, rows).texts["verdict"].endswith("(95% interval 10% higher to 10% lower).")
@@ -369,7 +374,7 @@ def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, row
 )
 def test_datasets_that_helped_are_counted(changes, words, model, rows):
     model.transfer_gain_ = HELPS
-    model._removals = tuple(surely(r, c) for r, c in zip(model.removal_effects(), changes))
+    told(model, [surely(r, c) for r, c in zip(model.removal_effects(), changes)])
     page = read(model, rows)
     assert page.texts["verdict"].endswith(words)
     assert page.texts["datasets"].count("helped") == sum(c > HELP_MARGIN for c in changes)
@@ -378,12 +383,12 @@ def test_datasets_that_helped_are_counted(changes, words, model, rows):
 
 def test_removals_that_were_not_computed_do_not_print_as_nothing(model, rows):
     model.transfer_gain_ = HELPS
-    model._removals = tuple(surely(r, 0.02) for r in model.removal_effects()[:4])
+    told(model, [surely(r, 0.02) for r in model.removal_effects()[:4]])
     page = read(model, rows)
     assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")
     assert len(page.cells["error changes by"]) == 4
     assert "This was not computed for the 8 datasets of little weight" in page.texts["removal"]
-    model._removals = tuple(surely(r, 0.0) for r in model._removals)
+    told(model, [surely(r, 0.0) for r in model.removal_effects()])
     assert read(model, rows).texts["verdict"].endswith("; none of the 4 datasets looked at matters on its own.")
 
 
@@ -449,11 +454,11 @@ def test_feature_maps_and_their_shares(model, rows):
     assert "without learned columns" in page.texts["comparison"]
 
 
-def test_distances_are_left_out_on_request(rows):
+def test_distances_are_left_out_on_request(rows, monkeypatch):
     model = fit(rows)
-    assert read_facts(model, **rows, explain=False, distances=False).floor is None
-    assert model._distances is None
     assert read_facts(model, **rows, explain=False).floor is not None
+    monkeypatch.setattr(type(model), "distances_", property(lambda _: pytest.fail("distances were computed")))
+    assert read_facts(model, **rows, explain=False, distances=False).floor is None
 
 
 def test_one_map_is_not_worth_a_word(rows):
@@ -547,12 +552,12 @@ def test_few_rows_say_what_is_missing():
 
 def test_a_handful_of_rows_does_not_tell_which_datasets_helped():
     changes = re.compile('class="badge (helped|hurt)"')
-    told = []
+    shown = []
     for rows in (make_rows(6, 8), make_rows(6, 7)):
         model = fit(rows)
-        model._removals = tuple(surely(each, 0.02) for each in model.removal_effects())
-        told.append(bool(changes.search(report_html(model, **rows))))
-    assert told == [True, False]
+        told(model, [surely(each, 0.02) for each in model.removal_effects()])
+        shown.append(bool(changes.search(report_html(model, **rows))))
+    assert shown == [True, False]
     few = read(fit(rows := make_rows(6, 7)), rows)
     assert "7 focal rows cannot tell which datasets helped" in "".join(few.texts.values())
     assert "mostly chance" in few.texts["removal"]
