@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from docs.architecture import (
@@ -12,6 +15,7 @@ from docs.architecture import (
     FOLDERS,
     PACKAGES,
     PAGE,
+    ROOT,
     core_names_in,
     folder_of,
     import_cycle,
@@ -169,6 +173,182 @@ def test_attributes_of_imported_modules_count(tmp_path, lines, names):
     module = tmp_path / "module.py"
     module.write_text(lines + "\n")
     assert core_names_in(module) == names
+
+
+# --- what tests use ---------------------------------------------------------------------------------------------------
+
+#: All but this file, whose examples are private names.
+TESTS = sorted({*ROOT.glob("tests/**/*.py"), *ROOT.glob("packages/*/tests/**/*.py")} - {Path(__file__)})
+#: Ways around the names of a module.
+AROUND = {"__globals__", "__wrapped__", "__closure__"}
+PATH = re.compile(r"mixtune\w*(\.\w+)+")
+#: Tests that import private names of the distribution that they belong to, each with the reason.
+INSIDES = {
+    "packages/mixtune/tests/choice/test_choose.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_every_domain.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_families.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_hierarchy.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_maps.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_pooled.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_runs.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_similar.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/choice/test_stacked.py": "parts of the choice that have no public name",
+    "packages/mixtune/tests/cli/test_demo.py": "parts that have no public name",
+    "packages/mixtune/tests/cli/test_streaming.py": "parts that have no public name",
+    "packages/mixtune/tests/data/test_domains.py": "parts that have no public name",
+    "packages/mixtune/tests/data/test_embeddings.py": "parts that have no public name",
+    "packages/mixtune/tests/data/test_encoder.py": "parts that have no public name",
+    "packages/mixtune/tests/data/test_naming.py": "parts that have no public name",
+    "packages/mixtune/tests/data/test_parse_column.py": "parts that have no public name",
+    "packages/mixtune/tests/data/test_sample_domain.py": "parts that have no public name",
+    "packages/mixtune/tests/estimators/test_baselines.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_baselines_comparison.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_classifier.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_cv.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_device.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_fixed_fit.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_leave_one_out.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_many_sources.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_multi_classifier.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_multi_domain.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_onnx.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_preparation.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_saving.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_sources.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_target_scale.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/estimators/test_tuned_fit.py": "parts of a fit that have no public name",
+    "packages/mixtune/tests/faults/kills.py": "parts that have no public name",
+    "packages/mixtune/tests/features/test_curves.py": "devices and copies that only the map sees",
+    "packages/mixtune/tests/features/test_devices.py": "devices and copies that only the map sees",
+    "packages/mixtune/tests/features/test_spec.py": "devices and copies that only the map sees",
+    "packages/mixtune/tests/moments/test_affine.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_batch.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_cost.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_iterative.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_leave_one_out.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_moments.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_nystroem.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_parts.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_precision.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_ridge_paths.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_rows.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_standardise.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/moments/test_threads.py": "routes to the same numbers that only costs decide about",
+    "packages/mixtune/tests/regret/test_robustness.py": "parts that have no public name",
+    "packages/mixtune/tests/streaming/test_dask.py": "parts that have no public name",
+    "packages/mixtune/tests/streaming/test_moments.py": "parts that have no public name",
+    "packages/mixtune/tests/streaming/test_streamed_sources.py": "parts that have no public name",
+    "packages/mixtune/tests/test_messages.py": "parts that have no public name",
+    "packages/mixtune/tests/weights/test_rules.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_bracket.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_diameter.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_distance.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_exact.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_line_and_sliced.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_screen.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_tensors.py": "bounds and plans inside a transport problem",
+    "packages/mixtune/tests/weights/transport/test_thinned.py": "bounds and plans inside a transport problem",
+    "packages/mixtune-federated/tests/test_attacks.py": "what members send to one another, before it is public",
+    "packages/mixtune-federated/tests/test_command_line.py": "what members send to one another, before it is public",
+    "packages/mixtune-federated/tests/test_exchange.py": "what members send to one another, before it is public",
+    "packages/mixtune-federated/tests/test_primitives.py": "what members send to one another, before it is public",
+    "packages/mixtune-federated/tests/test_privacy.py": "what members send to one another, before it is public",
+    "packages/mixtune-federated/tests/test_tuned.py": "what members send to one another, before it is public",
+}
+#: Tests that import private names of another distribution.
+FOREIGN = {
+    "packages/mixtune-federated/tests/test_attacks.py": "compares with the fit of the core on the sums of all members",
+}
+
+
+def _is_private(part):
+    return part in AROUND or (part.startswith("_") and not part.endswith("__"))
+
+
+def private_names_in(path):
+    """The private names of our distributions that a file of tests uses, up to the first private part of each.
+
+    Imports count, what is taken from an imported name (``module._name``, ``Class._name``), and paths in
+    strings, as `monkeypatch` takes them.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported, used = {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                used.add(alias.name)
+                first = alias.name.partition(".")[0]
+                imported[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                used.add(f"{node.module}.{alias.name}")
+                imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and PATH.fullmatch(node.value):
+            used.add(node.value)
+    for node in ast.walk(tree):
+        chain = []
+        while isinstance(node, ast.Attribute):
+            chain.insert(0, node.attr)
+            node = node.value
+        if chain and isinstance(node, ast.Name) and node.id in imported:
+            used.add(".".join([imported[node.id], *chain]))
+    found = set()
+    for name in used:
+        parts = name.split(".")
+        first = next((place for place, part in enumerate(parts) if _is_private(part)), None)
+        if first is not None and parts[0] in PACKAGES:
+            found.add(".".join(parts[: first + 1]))
+    return found
+
+
+def owner_of(path):
+    """The distribution that a test belongs to; none at the top."""
+    parts = path.relative_to(ROOT).parts
+    return parts[1].replace("-", "_") if parts[0] == "packages" else ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ("from mixtune.choice import _choose", {"mixtune.choice._choose"}),
+        ("from mixtune.choice._choose import plan", {"mixtune.choice._choose"}),
+        ("import mixtune.choice._choose as c\nc.plan()", {"mixtune.choice._choose"}),
+        ("from mixtune import arrays as xp\nxp._blas().info()", {"mixtune.arrays._blas"}),
+        ("from mixtune import RegretProblem\nRegretProblem._check", {"mixtune.RegretProblem._check"}),
+        ("from mixtune import solve\nsolve.__globals__['x']", {"mixtune.solve.__globals__"}),
+        ("patch.setattr('mixtune.choice._choose.ROWS', 1)", {"mixtune.choice._choose"}),
+        ("import mixtune\nmixtune.__version__\nimport os\nos._exit(0)\nfrom mixtune.cli import __main__", set()),
+    ],
+)
+def test_private_names_are_noticed(tmp_path, lines, names):
+    path = tmp_path / "test_one.py"
+    path.write_text(lines + "\n")
+    assert private_names_in(path) == names
+
+
+@pytest.fixture(scope="module")
+def private_names_by_file():
+    return {path: sorted(private_names_in(path)) for path in TESTS}
+
+
+def test_tests_import_no_private_names_of_another_distribution(private_names_by_file):
+    found = {}
+    for path, names in private_names_by_file.items():
+        if foreign := [name for name in names if name.partition(".")[0] != owner_of(path)]:
+            found[path.relative_to(ROOT).as_posix()] = foreign
+    assert found.keys() == FOREIGN.keys(), found
+
+
+def test_tests_hold_on_to_public_names(private_names_by_file):
+    """Rooms can be rebuilt without touching the tests, but for those that are listed with a reason."""
+    found = {}
+    for path, names in private_names_by_file.items():
+        if own := [name for name in names if name.partition(".")[0] == owner_of(path)]:
+            found[path.relative_to(ROOT).as_posix()] = own
+    beyond = found.keys() - INSIDES.keys()
+    listed = "\n".join(f"{name}: {', '.join(found[name])}" for name in sorted(beyond))
+    assert not beyond, f"{len(found)} files of tests import private names, {len(INSIDES)} are allowed:\n{listed}"
+    assert INSIDES.keys() <= found.keys(), "these need no private names any more; take them from the list"
 
 
 def test_every_shared_name_is_used():

@@ -341,12 +341,12 @@ def test_exercise_probabilities_count_positive_cash_flows_by_date():
     assert result.exercise_time == pytest.approx((dates[paid, 0] / 3).mean())
 
 
-def test_observed_paths_are_priced_by_policies_that_did_not_see_them(monkeypatch):
-    monkeypatch.setattr("mixtune_options._pricer.ObservedMarkets.hold_or_follow", lambda self, rows: (2.0, False))
+def test_observed_paths_are_priced_by_policies_that_did_not_see_them():
     rng = np.random.default_rng(0)
     grid = TimeGrid(maturity=1, dates=3, rate=0.06)
     paths = BlackScholes(spot=40.0, volatility=0.2).sample(30, grid, rng)
     result = price_observed({"here": paths}, Put(40.0), grid, focal="here", folds=3, width=8, seed=4)
+    assert (result.settings["folds_held"], result.exercise_probability[0]) == (0, 0)  # no part is held or exercised now
     here = PathData.build("here", paths, grid=grid, payoff=Put(40.0))
     flows = np.empty(30)
     for held_out in np.array_split(np.random.default_rng(4).permutation(30), 3):
