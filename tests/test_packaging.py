@@ -47,6 +47,29 @@ assert experiment("figure1").runs == 10
 }
 
 
+@pytest.mark.parametrize("package", [package for package in PACKAGES if package != "mixtune"])
+def test_former_modules_forward_with_a_warning(package):
+    """Every public module of a companion is found where it was in the core, with the same objects in it."""
+    names = [path.stem for path in PACKAGES[package].glob("*.py") if not path.stem.startswith("_")]
+    code = f"""
+import importlib, warnings
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    former = importlib.import_module("mixtune.{package[8:]}")
+    modules = {{name: importlib.import_module(f"mixtune.{package[8:]}.{{name}}") for name in {names}}}
+(warning,) = [each for each in told if "mixtune.{package[8:]}" in str(each.message)]
+assert warning.category is DeprecationWarning, warning
+assert "{package}" in str(warning.message), warning
+now = importlib.import_module("{package}")
+assert all(getattr(former, name) is getattr(now, name) for name in now.__all__)
+for name, module in modules.items():
+    present = importlib.import_module(f"{package}.{{name}}")
+    public = [each for each in vars(present) if not each.startswith("_")]
+    assert all(getattr(module, each) is getattr(present, each) for each in public), name
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """The wheel and the source distribution of each package."""

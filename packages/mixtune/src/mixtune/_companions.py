@@ -4,11 +4,11 @@ A companion offers commands in the entry-point group ``mixtune.commands`` and es
 in ``mixtune.estimators``. The core imports a companion only when one of these is asked for.
 """
 
-import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pkgutil import iter_modules
 from typing import Any
 
 from mixtune._messages import deprecated
@@ -49,25 +49,32 @@ def load_offered(group: str, name: str, purpose: str) -> Any:
     return entry.load()
 
 
-def forward(former: str, extra: str) -> Any:
-    """The companion that a module of the core has become; it warns, and stays for one release.
+def forward(former: str, extra: str) -> Callable[[str], Any]:
+    """The names of the companion that a package of the core has become; it warns, and stays for one release.
 
     Parameters
     ----------
     former
-        The former module, such as ``mixtune.options``.
+        The former package, such as ``mixtune.options``.
     extra
         The extra of the core that installs the companion.
     """
     now = f"mixtune_{extra}"
     warnings.warn(deprecated(former, now), DeprecationWarning, stacklevel=3)
     try:
-        companion = import_module(now)
+        return forward_module(now)
     except ModuleNotFoundError as error:
         if error.name != now:
             raise
         raise MissingExtraError(f"mixtune-{extra}", extra, f"{former!r}") from error
-    for module in iter_modules(companion.__path__):
-        if not module.name.startswith("_"):
-            sys.modules[f"{former}.{module.name}"] = import_module(f"{now}.{module.name}")
-    return companion
+
+
+def forward_module(now: str) -> Callable[[str], Any]:
+    """The names of a module of a companion, for the ``__getattr__`` of the module that it was in the core.
+
+    Examples
+    --------
+    >>> forward_module("mixtune.errors")("DataError").__name__
+    'DataError'
+    """
+    return partial(getattr, import_module(now))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -139,4 +139,5 @@ def _stacked(parts: Sequence[Any]) -> Any:
         if lacking := [name for name in columns if name not in getattr(part, "columns", ())]:
             raise DataError(f"a source lacks the column {lacking[0]!r} of the focal frame; pass the same columns")
     # pandas and polars both have a function of this name.
-    return sys.modules[type(first).__module__.partition(".")[0]].concat([part[columns] for part in parts])
+    library = import_module(type(first).__module__.partition(".")[0])
+    return library.concat([part[columns] for part in parts])

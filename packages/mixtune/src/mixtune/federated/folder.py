@@ -1,0 +1,5 @@
+"""Deprecated: this is now ``mixtune_federated.folder``."""
+
+from mixtune._companions import forward_module
+
+__getattr__ = forward_module("mixtune_federated.folder")

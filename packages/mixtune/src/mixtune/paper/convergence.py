@@ -1,0 +1,5 @@
+"""Deprecated: this is now ``mixtune_paper.convergence``."""
+
+from mixtune._companions import forward_module
+
+__getattr__ = forward_module("mixtune_paper.convergence")

@@ -1,0 +1,5 @@
+"""Deprecated: this is now ``mixtune_paper.near_optimality``."""
+
+from mixtune._companions import forward_module
+
+__getattr__ = forward_module("mixtune_paper.near_optimality")
