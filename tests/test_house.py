@@ -175,6 +175,54 @@ def test_attributes_of_imported_modules_count(tmp_path, lines, names):
     assert core_names_in(module) == names
 
 
+# --- no frames of callers, no changed imports --------------------------------------------------------------------------
+
+#: What reads the frames of callers, or changes what an import finds.
+TRICKS = {"_getframe", "_current_frames", "currentframe", "getouterframes", "f_back", "f_locals", "f_globals"}
+TRICKS |= {"meta_path", "path_hooks", "path_importer_cache", "modules", "stack", "__import__"}
+#: Where one of them is used, and why.
+TRICKS_OF = {"packages/mixtune/src/mixtune/weights/_transport_exact.py": "docs/decisions/0007-the-solver-of-pot.md"}
+
+
+def tricks_in(path):
+    """The tricks of one file: ``sys.modules``, ``inspect.stack`` and the like, however they were imported."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module in ("sys", "inspect", "builtins"):
+            found |= {alias.name for alias in node.names} & TRICKS
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = {"modules": "sys", "stack": "inspect"}.get(node.attr, node.value.id)
+            if node.attr in TRICKS and node.value.id == owner:
+                found.add(node.attr)
+        elif isinstance(node, ast.Name) and node.id == "__import__":
+            found.add(node.id)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "tricks"),
+    [
+        ("import sys\nsys._getframe(1).f_locals['sources']", {"_getframe"}),
+        ("import inspect\nframe = inspect.currentframe()\nframe.f_back", {"currentframe", "f_back"}),
+        ("import inspect\ninspect.stack()", {"stack"}),
+        ("from inspect import stack", {"stack"}),
+        ("import sys\nsys.modules['pandas'] = None", {"modules"}),
+        ("import sys\nsys.meta_path.insert(0, finder)", {"meta_path"}),
+        ("import numpy as np\nnp.stack([1])\nfolder.modules", set()),
+    ],
+)
+def test_tricks_are_noticed(tmp_path, line, tricks):
+    module = tmp_path / "module.py"
+    module.write_text(line + "\n")
+    assert tricks_in(module) == tricks
+
+
+def test_nothing_reads_callers_or_changes_imports():
+    found = {path.relative_to(ROOT).as_posix(): tricks_in(path) for path in ALL_MODULES.values()}
+    assert {name for name, tricks in found.items() if tricks} == TRICKS_OF.keys()
+    assert all((ROOT / reason).exists() for reason in TRICKS_OF.values())
+
+
 # --- what tests use ---------------------------------------------------------------------------------------------------
 
 #: All but this file, whose examples are private names.
