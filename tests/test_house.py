@@ -175,7 +175,7 @@ def test_attributes_of_imported_modules_count(tmp_path, lines, names):
     assert core_names_in(module) == names
 
 
-# --- no frames of callers, no changed imports --------------------------------------------------------------------------
+# --- no frames of callers, no changed imports -------------------------------------------------------------------------
 
 #: What reads the frames of callers, or changes what an import finds.
 TRICKS = {"_getframe", "_current_frames", "currentframe", "getouterframes", "f_back", "f_locals", "f_globals"}
@@ -221,6 +221,22 @@ def test_nothing_reads_callers_or_changes_imports():
     found = {path.relative_to(ROOT).as_posix(): tricks_in(path) for path in ALL_MODULES.values()}
     assert {name for name, tricks in found.items() if tricks} == TRICKS_OF.keys()
     assert all((ROOT / reason).exists() for reason in TRICKS_OF.values())
+
+
+# --- records of decisions ---------------------------------------------------------------------------------------------
+
+DECISIONS = ROOT / "docs" / "decisions"
+RECORDS = sorted(DECISIONS.glob("0*.md"))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+def test_records_of_decisions_are_complete_and_listed(record):
+    number, title, date = re.match(r"# (\d+)\. (.+)\n\n\*(\d{4}-\d\d-\d\d)\*\n", record.read_text("utf-8")).groups()
+    assert record.name.startswith(f"{int(number):04d}-")
+    parts = re.findall(r"^\*\*(\w+)\.\*\*", record.read_text("utf-8"), re.MULTILINE)
+    assert parts == ["Context", "Decision", "Effect"]
+    assert f"| [{number}]({record.name}) | {title} | {date} |" in (DECISIONS / "index.md").read_text("utf-8")
+    assert f"decisions/{record.name}" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
 # --- what tests use ---------------------------------------------------------------------------------------------------

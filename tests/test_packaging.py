@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -42,9 +44,37 @@ assert Study
 """,
     "mixtune_paper": """
 from mixtune_paper import experiment
-assert experiment("figure1").runs == 10
+from mixtune_paper.convergence import ConvergenceSettings, NetworkData
+small = ConvergenceSettings(data=NetworkData(n_domains=3, n_rows=9, width=12), horizon=5, descent_steps=5)
+rows = experiment("figure1").run(small, 0).rows
+assert rows["RO"]["final_loss"] < rows["RO"]["start_loss"]
 """,
 }
+
+
+@pytest.mark.parametrize("package", DISTRIBUTIONS)
+def test_every_distribution_has_its_parts(package):
+    folder = DISTRIBUTIONS[package]
+    for name in ("pyproject.toml", "README.md", "LICENSE", f"src/{package}/__init__.py", f"src/{package}/py.typed"):
+        assert (folder / name).is_file(), f"{folder} lacks {name}"
+    assert list((folder / "tests").rglob("test_*.py"))
+    assert (folder / "README.md").read_text(encoding="utf-8").startswith(f"# {folder.name}\n")
+    unreleased = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1]
+    assert f"\n### {folder.name}\n" in unreleased
+
+
+def test_extras_of_the_core_name_the_companions():
+    with (DISTRIBUTIONS["mixtune"] / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    for extra in ("options", "federated", "paper"):
+        assert extras[extra] == [f"mixtune-{extra}"]
+    for package, folder in DISTRIBUTIONS.items():
+        with (folder / "pyproject.toml").open("rb") as file:
+            project = tomllib.load(file)["project"]
+        needed = {re.split(r"[\[<>=~! ]", each)[0] for each in project["dependencies"]}
+        ours = needed & {folder.name for folder in DISTRIBUTIONS.values()}
+        allowed = {"mixtune": set(), "mixtune_paper": {"mixtune", "mixtune-options"}}
+        assert ours == allowed.get(package, {"mixtune"}), package
 
 
 @pytest.mark.parametrize("package", [package for package in PACKAGES if package != "mixtune"])
@@ -107,8 +137,9 @@ def test_source_distributions_can_be_tested(built, package):
     assert any(name.startswith("tests/test_") for name in held)
 
 
+@pytest.mark.parametrize("kind", ["wheel", "source"])
 @pytest.mark.parametrize("package", DISTRIBUTIONS)
-def test_wheels_work_in_a_clean_environment(built, package, tmp_path):
+def test_distributions_work_in_a_clean_environment(built, package, kind, tmp_path):
     pytest.importorskip("pip")
     if package == "mixtune_federated":
         pytest.importorskip("cryptography")
@@ -121,11 +152,20 @@ def test_wheels_work_in_a_clean_environment(built, package, tmp_path):
         return done.stdout.strip()
 
     needed = {"mixtune", package} | ({"mixtune_options"} if package == "mixtune_paper" else set())
-    wheels = [str(built[name][0]) for name in needed]
+    wheels = [str(built[name][0]) for name in needed - {package}]
+    if kind == "wheel":
+        wheels.append(str(built[package][0]))
+    else:
+        # What pip does with a source distribution, with the build system of this environment.
+        with tarfile.open(built[package][1]) as archive:
+            archive.extractall(tmp_path / "source", filter="data")
+        (project,) = (tmp_path / "source").iterdir()
+        run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation", str(project))
+        wheels += map(str, tmp_path.glob("*.whl"))
     run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", *wheels)
     # Dependencies come from this environment, all but ours.
     where = Path(run(str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"))
-    for folder in {sysconfig.get_paths()[kind] for kind in ("purelib", "platlib")}:
+    for folder in {sysconfig.get_paths()[place] for place in ("purelib", "platlib")}:
         for path in Path(folder).iterdir():
             if "mixtune" not in path.name and not (where / path.name).exists():
                 (where / path.name).symlink_to(path)
@@ -137,6 +177,10 @@ def test_wheels_work_in_a_clean_environment(built, package, tmp_path):
         done = subprocess.run([str(python.with_name("mixtune")), command, "--help"], env=alone, capture_output=True)
         if f"mixtune_{owner}" in needed:
             assert done.returncode == 0, done.stderr
-        else:
-            assert done.returncode == 2
-            assert f"pip install 'mixtune[{owner}]'".encode() in done.stderr
+            continue
+        assert done.returncode == 2
+        assert f"pip install 'mixtune[{owner}]'".encode() in done.stderr
+        former = [str(python), "-W", "ignore", "-c", f"import mixtune.{owner}"]
+        done = subprocess.run(former, env=alone, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert f"pip install 'mixtune[{owner}]'" in done.stderr
