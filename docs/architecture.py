@@ -33,6 +33,8 @@ FOLDERS = (
     *("estimators", "report", "cli", "__main__"),
     *("options", "federated", "paper"),
 )
+#: Modules of plain functions, which companions import whole: each counts as one shared name.
+TOOLBOXES = ("mixtune.checks", "mixtune.cli.inputs", "mixtune.cli.outputs", "mixtune.files")
 TEAL, GREY = "#1a9988", "#808080"
 
 
@@ -163,17 +165,14 @@ def shared_names(page: str) -> set[str]:
 
     Examples
     --------
-    >>> page = "<!-- shared names --> | `mixtune.errors` | `DataError`, `Note` | <!-- end shared names -->"
-    >>> sorted(shared_names(page))
-    ['mixtune.errors.DataError', 'mixtune.errors.Note']
+    >>> page = "<!-- shared names --> | `mixtune.errors.DataError` | wrong data | <!-- end shared names -->"
+    >>> shared_names(page)
+    {'mixtune.errors.DataError'}
     """
     section = re.search(r"<!-- shared names -->(.*?)<!-- end shared names -->", page, flags=re.DOTALL)
     if section is None:
         raise SystemExit("architecture.md has no markers of shared names")
-    names = set()
-    for module, cell in re.findall(r"\| `(mixtune[\w.]*)` \| (.*?) \|", section[1]):
-        names |= {f"{module}.{name}" for name in re.findall(r"`(\w+)`", cell)}
-    return names
+    return set(re.findall(r"\| `(mixtune[\w.]*)` \|", section[1]))
 
 
 def names_of_core(package: Path) -> set[str]:
@@ -184,8 +183,9 @@ def names_of_core(package: Path) -> set[str]:
 def core_names_in(path: Path) -> set[str]:
     """The names of the core that one file uses.
 
-    A module of the core is no name. Whoever imports one uses its attributes, each of which counts; the module counts
-    itself where it is handed on, since then nobody can see what is taken from it.
+    A module of the core is no name, save those of plain functions. Whoever imports another one uses its attributes,
+    each of which counts; the module counts itself where it is handed on, since then nobody can see what is taken from
+    it.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = _imported_as(tree)
@@ -198,6 +198,9 @@ def core_names_in(path: Path) -> set[str]:
         first, *attributes = _dotted(node)
         if first in core:
             name = core[first]
+            if name in TOOLBOXES and attributes and not attributes[0].startswith("_"):
+                names.add(name)
+                continue
             while attributes and name in modules(CORE):
                 name = f"{name}.{attributes.pop(0)}"
             names.add(name)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import datetime
 import pickle
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
 from mixtune.errors import DataError
-from mixtune.moments import LeaveOneOut, Rows
+from mixtune.moments import Rows
 
 pytest.importorskip("cryptography")
 
-from mixtune.estimators._fits import Solved, Uncertainty, same
 from mixtune_federated import Coordinator, FixedMethod, Key, Ledger, Limits, Policy, RefusedError, Site, read_message
-from mixtune_federated._estimator import MOST_CHANGE, Found, _members_share, federated_fit
 from mixtune_federated._masks import Announcement, from_ring, key_text
 from mixtune_federated._messages import write_message
 from mixtune_federated._sums import decode, sizes
@@ -367,13 +364,6 @@ def test_wrong_sums_do_no_harm_beyond_noise(consortium):
         assert max(ratios) < 1.1, level
 
 
-def residuals(members, alone, spreads, method="fixed"):
-    """A fit with these residuals of focal rows left out, by the members' model and by that of the focal rows alone."""
-    parts = [LeaveOneOut(-each[:, None], each[:, None], spreads, np.ones(len(each))) for each in (members, alone)]
-    fits = [Solved(np.zeros(1), 0.0, Uncertainty(partial(same, part), partial(same, None))) for part in parts]
-    return Found(fits[0], None, alone, fits[1], method, np.empty(0), None)
-
-
 def test_the_guard_leaves_honest_sums_as_they_are(consortium):
     """Members like the focal one: equal to pooled rows. And rows that one of both parts cannot leave out."""
     group = consortium(members=7, rows=60, spread=0.0, seed=3)
@@ -383,25 +373,15 @@ def test_the_guard_leaves_honest_sums_as_they_are(consortium):
     model, pooled = group.model(combined), group.pooled(sharing=combined.sharing)
     assert (model.guarded_, model.members_share_) == (False, 1.0)
     np.testing.assert_allclose(model.coef_, pooled.coef_, rtol=1e-7)
-    some, infinite, spreads = np.array([1.0, 2.0, -1.0]), np.array([1.0, np.inf, 2.0]), np.full(3, 1.5)
-    assert _members_share(residuals(some, infinite, spreads), 1e-9)[0] == 1.0
-    assert _members_share(residuals(infinite, some, spreads), 1e-9)[0] == 0.0
-    assert _members_share(residuals(some, some + 1e-12, spreads), 1e-9)[0] == 1.0
 
 
-@pytest.mark.parametrize("method", ["fixed", "tuned"])
-def test_the_guard_judges_a_row_by_a_share_from_the_other_rows(method):
-    rng = np.random.default_rng(0)
-    ours, alone = rng.standard_normal((2, 9))
-    spreads = 1 + rng.random(9) / 10
-    share, without = _members_share(residuals(ours, alone, spreads, method), 0.0)
-    assert 0 < share < 0.8
-    parts = [[np.delete(each, row) for each in (ours, alone, spreads)] for row in range(9)]
-    again = [_members_share(residuals(*each, method), 0.0)[0] for each in parts]
-    np.testing.assert_allclose(without, again)
-    # Members whose model fits even the noise of the focal rows know these rows: the bound is reached.
-    share, _ = _members_share(residuals(0 * alone, alone, np.full(9, 1.05), method), 0.0)
-    assert share == pytest.approx({"fixed": 1.25, "tuned": 3.0}[method] * np.sqrt(1 - 1 / 1.05))
+def left_out_alone(group):
+    """Residuals of the focal member's own ridge regression, each row left out, and its mean squared standard error."""
+    rows = group.study.prepared(Rows(*group.focal))
+    U = rows.X - rows.X.mean(axis=0)
+    hat = U @ np.linalg.solve(U.T @ U + group.study.fixed.ridge * np.eye(U.shape[1]), U.T) + 1 / len(U)
+    residuals = (rows.y - hat @ rows.y) / (1 - np.diag(hat))
+    return residuals, np.mean(residuals**2 * np.diag(hat))
 
 
 def test_members_change_predictions_by_no_more_than_the_stated_bound(consortium):
@@ -419,14 +399,13 @@ def test_members_change_predictions_by_no_more_than_the_stated_bound(consortium)
         group.data["m1"] = {**table, "y": np.c_[X, np.ones(len(X))] @ (3 * near - 2 * far)}
         coordinator, messages = group.run()
         combined = coordinator.combine(messages)
-        found = federated_fit(combined, group.study.prepared(Rows(*group.focal)))
-        left = found.own.uncertainty.left_out
-        alone, most = left.residuals[:, 0], MOST_CHANGE[found.method]
-        error = np.mean(alone**2 * (1 - 1 / left.spreads))
-        model = group.model(combined)
-        changes.append(model.members_share_**2 * np.mean((alone - found.left_out) ** 2) / (most**2 * error))
+        model, unguarded = group.model(combined), group.model(combined, guard=False)
+        if combined.study.method == "fixed":
+            alone, error = left_out_alone(group)
+            members = group.focal[1] - unguarded.loo_predictions_
+            changes.append(model.members_share_**2 * np.mean((alone - members) ** 2) / (1.25**2 * error))
         X, y = far_rows(whole)
-        tries = [model, group.model(combined, guard=False), group.pooled([])]
+        tries = [model, unguarded, group.pooled([])]
         ratios.append([np.sqrt(np.mean((X @ each.coef_ + each.intercept_ - y) ** 2)) for each in tries])
     assert max(changes) < 1 + 1e-9
     assert changes[0] > 0.5

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from mixtune import RegretOptimalRegressorCV
-from mixtune.choice import choose, rank_of
 from mixtune.errors import DataError
 from mixtune.estimators import load
-from mixtune.moments import Rows, Sample
+from mixtune.moments import Rows
 from mixtune_federated import pooled_twin
-from mixtune_federated._remote import RemoteTasks, order_of, play
 
 pytest.importorskip("cryptography")
 
@@ -153,35 +149,6 @@ def test_residuals_that_cannot_be_are_left_out_and_named(asked):
         combined = coordinator.combine([*messages, *rest, bad])
         assert 0 not in {task.source for task in combined.tasks}
         assert "cannot be used" in coordinator.rejected["m1"]
-
-
-def test_remote_tasks_equal_those_with_rows():
-    """The twin without messages: sums of residuals instead of rows, in the room of the choice itself."""
-    rng = np.random.default_rng(5)
-    truth = rng.standard_normal(3)
-
-    def draw(count):
-        X = rng.standard_normal((count, 3))
-        return Rows(X, X @ (truth + 0.3 * rng.standard_normal(3)) + rng.standard_normal(count))
-
-    focal, sources = draw(18), [draw(int(count)) for count in rng.integers(20, 90, 9)]
-    whole = choose(Sample.of(focal), [Sample.of(rows) for rows in sources])
-    remote = RemoteTasks(Sample.of(focal), [Sample(Sample.of(rows).moments.without_rows()) for rows in sources])
-    # The choice draws in units of the targets' spread.
-    plan = remote.plan({k: rank_of(Rows(rows.X, rows.y / remote.size)) for k, rows in enumerate(sources)})
-    tasks = []
-    for source, places in plan.tasks:
-        rows = Rows(sources[source].X, sources[source].y / remote.size)
-        order = order_of(rows, places)
-        part = Sample.of(rows.part(order[: plan.rows])).moments.without_rows()
-        made = play(rows, order, plan.rows, plan.spare, *remote.candidates(source, part))
-        tasks.append(replace(made, source=source))
-    found = remote.choose(plan, tasks)
-    np.testing.assert_allclose(found.head, whole.head, rtol=1e-10)
-    np.testing.assert_allclose(found.shares, whole.shares, atol=1e-12)
-    np.testing.assert_allclose(found.task_errors, whole.task_errors, rtol=1e-9)
-    assert found.inflation == pytest.approx(whole.inflation, rel=1e-9)
-    np.testing.assert_allclose(found.play_gains, whole.play_gains, rtol=1e-9)
 
 
 # --- level 2 ----------------------------------------------------------------------------------------------------------

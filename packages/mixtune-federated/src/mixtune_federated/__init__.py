@@ -8,17 +8,20 @@ messages are files, so any way to transport files can be used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mixtune.choice import SummedSources
 from mixtune_federated._coordinator import MEMBERS, Combined, Coordinator
 from mixtune_federated._keys import Card, Key, key_path
 from mixtune_federated._messages import Message, read_message
 from mixtune_federated._policy import Ledger, Policy, RefusedError
 from mixtune_federated._site import Site
 from mixtune_federated._study import FeatureSpec, FixedMethod, Limits, Privacy, Study
-from mixtune_federated._sums import rows_about
-from mixtune_federated._tuned import Summed, remote_tasks
+from mixtune_federated._tuned import remote_tasks
 
 if TYPE_CHECKING:
     from mixtune_federated._estimator import FederatedRegressor, pooled_twin
+
+#: The name in version 0.1.
+Summed = SummedSources
 
 __all__ = [
     "MEMBERS",
@@ -42,7 +45,6 @@ __all__ = [
     "pooled_twin",
     "read_message",
     "remote_tasks",
-    "rows_about",
 ]
 
 

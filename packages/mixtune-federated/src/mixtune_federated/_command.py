@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from mixtune.checks import check_choice
+from mixtune import checks
 from mixtune.cli import inputs as reading
 from mixtune.cli import outputs
 from mixtune.errors import DataError, ParameterError
@@ -313,7 +313,7 @@ def simulate(
 
     mixtune federate simulate schools/ --focal school-1 --target normexam --level 2 --json
     """
-    check_choice("transport", trial.transport, ("files", "flower"))
+    checks.check_choice("transport", trial.transport, ("files", "flower"))
     if trial.transport == "flower" and (trial.kill or trial.slow):
         raise ParameterError("--kill and --slow go with --transport files; leave them out")
     result.check()
@@ -373,7 +373,6 @@ def _simulated(
 
 def _finish(combined: Combined, focal: Path, result: ResultOptions) -> dict[str, Any]:
     """The model, its files, and what there is to say."""
-    from mixtune.report import give_verdict, model_facts, page_html
     from mixtune_federated import FederatedRegressor
 
     study = combined.study
@@ -382,22 +381,20 @@ def _finish(combined: Combined, focal: Path, result: ResultOptions) -> dict[str,
     counts = {study.focal: len(rows.y)}
     if study.level == 1:
         counts |= {name: moments.count for name, moments in combined.moments.items()}
-    facts = model_facts(model, counts)
-    verdict = give_verdict(facts).sentence
-    if result.out is not None:
-        encoder = replace(study.encoder, focal=study.focal).to_dict()
-        metadata = {"made_by": "mixtune federate", "verdict": verdict, "encoder": encoder, "notes": model.notes_}
-        model.save(result.out, metadata=outputs.plain(metadata | {"rows": counts}))
-    if result.report is not None:
-        settings = {"level": study.level, "method": study.method, "study": study.name}
-        title = f"{study.encoder.target.name} of {study.focal}"
-        outputs.write_file(result.report, page_html(facts, title=title, settings=settings).encode())
+    encoder = replace(study.encoder, focal=study.focal).to_dict()
+    written = outputs.write_model(
+        model,
+        counts,
+        {"model": result.out, "report": result.report},
+        title=f"{study.encoder.target.name} of {study.focal}",
+        settings={"level": study.level, "method": study.method, "study": study.name},
+        metadata={"made_by": "mixtune federate", "encoder": encoder, "notes": model.notes_},
+    )
     about = {"study": study.name, "fingerprint": study.fingerprint, "level": study.level, "method": study.method}
     about |= {"focal": study.focal, "members": list(combined.names), "guarded": model.guarded_, "made": model.made_}
     about |= {name: getattr(combined, name) for name in ("missing", "late", "exchanges", "bytes_per_member")}
     about |= {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta} if study.level == 3 else {}
-    written = {"model": result.out, "report": result.report}
-    return {"verdict": verdict, **about, **outputs.facts_document(facts), "written": written}
+    return {"verdict": written.pop("verdict"), **about, **written}
 
 
 def _difference(combined: Combined, tables: dict[str, Path]) -> float:

@@ -18,24 +18,27 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mixtune._registry import arrays_below, joined_arrays
-from mixtune.arrays import Floats
-from mixtune.choice import SETTINGS, Plan, SummedTask
+from mixtune import checks, files
+from mixtune.choice import RemoteTasks, SummedSources, SummedTask
 from mixtune.data import CsvFormat
-from mixtune.errors import DataError, MixtuneError, quoted
-from mixtune.files import Arrays, pack
-from mixtune.moments import Fit, Moments, Origin, Rows, leave_one_out, own_center, recentred
-from mixtune.weights import normalise, predictive_shares
+from mixtune.errors import DataError, MixtuneError
+from mixtune.moments import LocalModel, Moments, Origin, Rows
+from mixtune.weights import PredictiveWeights
 from mixtune_federated import _masks as masks
 from mixtune_federated import _sums as sums
 from mixtune_federated import _tuned as tuned
 from mixtune_federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
-from mixtune_federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message
+from mixtune_federated._messages import (
+    CONTENT_FORM,
+    STEPS,
+    Message,
+    hashed,
+    read_message,
+)
 from mixtune_federated._policy import Policy, RefusedError
 from mixtune_federated._privacy import private_exponent, private_moments
-from mixtune_federated._remote import RemoteTasks
 from mixtune_federated._study import Study
-from mixtune_federated._summed import SourceTerms
+from mixtune_federated._types import Arrays, Floats
 
 #: What is sent of candidates for a validation task.
 _SENT = ("heads", "quadratics")
@@ -104,10 +107,10 @@ class Combined:
     weights: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
     sharing: float | None = None
-    plan: Plan | None = None
+    plan: Any = None
     tasks: Sequence[SummedTask] = ()
-    summed: tuned.Summed | None = None
-    terms: SourceTerms | None = None
+    summed: SummedSources | None = None
+    terms: Any = None
     total: Moments | None = None
     head: Floats | None = None
     bytes_per_member: int = 0
@@ -202,7 +205,9 @@ class Coordinator:
                 raise _missing_error(*next(iter(lost.items())))
             if not answers:
                 first = next(iter(lost.values()), "nobody was asked")
-                raise DataError(f"nobody answered request {request.step}: {quoted(list(lost))} are missing ({first})")
+                raise DataError(
+                    f"nobody answered request {request.step}: {checks.quoted(list(lost))} are missing ({first})"
+                )
 
     # --- asking -------------------------------------------------------------------------------------------------
 
@@ -308,10 +313,10 @@ class Coordinator:
         return alive, [f"a request for shares of the masks of {gone}"], told, held
 
     def _ask_ranks(self, known: _Log) -> _Question:
-        remote, mean = self._remote(known)
+        remote = self._remote(known)
         rows = round(remote.focal.total)
         says = [f"a request for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
-        return self._names_of(known), says, {"rows": rows}, sums.origin_arrays(mean)
+        return self._names_of(known), says, {"rows": rows}, sums.origin_arrays(remote.mean)
 
     def _ask_parts(self, known: _Log) -> _Question:
         plan = self._plan(known)
@@ -320,7 +325,7 @@ class Coordinator:
         return list(places), says, *self._task_content(known, plan, places)
 
     def _ask_plays(self, known: _Log) -> _Question:
-        plan, remote, study, boxes = self._plan(known), self._remote(known)[0], self.study, dict[str, Any]()
+        plan, remote, study, boxes = self._plan(known), self._remote(known), self.study, dict[str, Any]()
         places = self._places(known, plan)
         parts = self._read_parts(known, places)
         spec, arrays = self._task_content(known, plan, {name: places[name] for name in parts})
@@ -329,20 +334,25 @@ class Coordinator:
             found = [remote.candidates(source, part) for part in moments]
             sent = {f"{what}.{t}": pair[side] for t, pair in enumerate(found) for side, what in enumerate(_SENT)}
             context = tuned.play_context(study, name, known.last.digest)
-            box = study.card(name).seal(pack({}, sent, form=CONTENT_FORM), context)
+            box = study.card(name).seal(files.pack({}, sent, form=CONTENT_FORM), context)
             boxes[f"box.{study.sources.index(name)}"] = np.frombuffer(box, dtype=np.uint8)
         says = ["candidates for each member's validation tasks, sealed to that member"]
         return list(parts), says, {**spec, "parts": known.last.digest}, {**arrays, **boxes}
 
     def _task_content(
-        self, known: _Log, plan: Plan, places: Mapping[str, Sequence[Any]]
+        self, known: _Log, plan: Any, places: Mapping[str, Sequence[Any]]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """What members are told about validation tasks: sizes, the common mean, and the rows of each member's tasks."""
         if not places:
             raise _nothing_left("no member takes a validation task")
-        remote, mean = self._remote(known)
-        drawn = joined_arrays({self.study.sources.index(name): dict(enumerate(each)) for name, each in places.items()})
-        return {"rows": plan.rows, "size": remote.size, "spare": plan.spare}, {**sums.origin_arrays(mean), **drawn}
+        remote = self._remote(known)
+        drawn = files.joined_arrays(
+            {self.study.sources.index(name): dict(enumerate(each)) for name, each in places.items()}
+        )
+        return {"rows": plan.rows, "size": remote.size, "spare": plan.spare}, {
+            **sums.origin_arrays(remote.mean),
+            **drawn,
+        }
 
     def _ask_terms(self, known: _Log) -> _Question:
         says = ["the sum over all members, and a request for masked sums that tell how their models differ"]
@@ -352,7 +362,7 @@ class Coordinator:
         if (blocks := self._further_sum(known, "terms")) is None:
             raise _nothing_left("a member did not answer, so the last step is left out")
         says = ["sums over all members' models, and a request for masked sums of residuals in validation tasks"]
-        return self._ask_further(known, says, joined_arrays({"terms": blocks}))
+        return self._ask_further(known, says, files.joined_arrays({"terms": blocks}))
 
     def _ask_further(self, known: _Log, says: list[str], more: Mapping[str, Any]) -> _Question:
         """A further question of the self-tuned choice at level 2, to all that sent masked sums.
@@ -361,19 +371,19 @@ class Coordinator:
         """
         second = known.request("sums")
         spec, arrays = second.open(self.key)
-        told, summed = self._summed(known).content()
+        told, summed = tuned.summed_content(self._summed(known))
         told |= {"second": spec, "second_digest": second.digest, "rows": len(self._inputs().y)}
         keys = {name: arrays[name] for name in ("mask_keys", "mask_signatures")}
         return spec["roster"], says, told, {**keys, **summed, **more}
 
-    def _summed(self, known: _Log) -> tuned.Summed:
+    def _summed(self, known: _Log) -> SummedSources:
         """The sum of the members' moments, from the masked sums."""
         found = self._combine_masked(known)
         assert found.total is not None
         mean, count = found.total, len(found.names)
         gram, cross = mean.gram * count, np.asarray(mean.cross) * count
         total = Moments(round(float(gram[-1, -1])), gram, cross, float(mean.square) * count)
-        return tuned.Summed.of(self.study.prepared(self._inputs()), total)
+        return SummedSources.of(self.study.prepared(self._inputs()), total)
 
     def _further_sum(self, known: _Log, asked: str) -> dict[str, Floats] | None:
         """The blocks of a further masked sum, if all members of the first one answered."""
@@ -410,13 +420,13 @@ class Coordinator:
     def _names_of(self, known: _Log) -> list[str]:
         return list(self._moments_of(known)[0])
 
-    def _remote(self, known: _Log) -> tuple[RemoteTasks, Origin]:
+    def _remote(self, known: _Log) -> RemoteTasks:
         about = self._moments_of(known)
         if "remote" not in self._cache:
             self._cache["remote"] = tuned.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
         return self._cache["remote"]
 
-    def _plan(self, known: _Log) -> Plan:
+    def _plan(self, known: _Log) -> Any:
         """What is drawn, from the ranks of the members that take a validation task."""
         moments, ranks = self._moments_of(known)[0], dict[int, Any]()
         for name, (spec, _) in self._read(known, known.request("ranks")).items():
@@ -425,25 +435,25 @@ class Coordinator:
                     ranks[list(moments).index(name)] = rank
                 else:
                     self.rejected[name] = "what orders its rows is not what was asked for"
-        return self._remote(known)[0].plan(ranks)
+        return self._remote(known).plan(ranks)
 
-    def _places(self, known: _Log, plan: Plan) -> dict[str, list[Any]]:
+    def _places(self, known: _Log, plan: Any) -> dict[str, list[Any]]:
         """The rows of each member's tasks: as many as are learned from and tested on."""
         names, found = self._names_of(known), dict[str, list[Any]]()
         for source, places in plan.tasks:
-            found.setdefault(names[source], []).append(places[: plan.rows + SETTINGS.test_rows])
+            found.setdefault(names[source], []).append(places[: plan.rows + RemoteTasks.test_rows])
         return found
 
     def _read_parts(self, known: _Log, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
         def read(name: str, _: dict[str, Any], arrays: Arrays) -> list[Moments]:
             what, parts = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
-            return [sums.moments_from(arrays_below(arrays, part), self.study.n_features, what) for part in parts]
+            return [sums.moments_from(files.arrays_below(arrays, part), self.study.n_features, what) for part in parts]
 
         return self._read(known, known.request("parts"), read)
 
-    def _tasks(self, known: _Log, plan: Plan) -> list[SummedTask]:
+    def _tasks(self, known: _Log, plan: Any) -> list[SummedTask]:
         """The validation tasks that came back, in the order of the plan."""
-        remote, names = self._remote(known)[0], self._names_of(known)
+        remote, names = self._remote(known), self._names_of(known)
 
         def read(name: str, spec: dict[str, Any], arrays: Arrays) -> list[SummedTask]:
             return tuned.read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
@@ -536,7 +546,7 @@ class Coordinator:
         study = self.study
         third = known.request("shares")
         if third is None or third.open(self.key)[0]["dropped"] != dropped:
-            gone = f"{quoted(dropped)} took part in the first exchange and did not answer the second"
+            gone = f"{checks.quoted(dropped)} took part in the first exchange and did not answer the second"
             why = gone if dropped else "members have not confirmed who took part"
             raise DataError(f"{why}; ask again, for shares of masks", code="dropped", members=tuple(dropped))
         shapes: masks.Shapes = {"shares": (len(dropped), masks.SHARE_BYTES)}
@@ -600,7 +610,7 @@ class Coordinator:
         policy = replace(self.policy, least_sources=wanted) if given is None else self.policy
         sharing = (self._sharing() or 1.0) if given is None else given
         for _ in range(DOUBLINGS):
-            weights = dict(zip(names, normalise(predictive_shares(scores, 0, sharing), 0).tolist()))
+            weights = dict(zip(names, PredictiveWeights(sharing).of_errors(scores, focal=0).tolist()))
             try:
                 policy.check_weights({name: weights[name] for name in roster})
             except RefusedError:
@@ -613,11 +623,8 @@ class Coordinator:
 
     def _sharing(self) -> float:
         """The leave-one-out error of the focal model, as the estimator at fixed parameters takes it."""
-        local, rows = self._focal, self.study.prepared(self._inputs())
-        center = own_center(local.moments)
-        system = recentred(local.moments, center).system
-        fit = Fit(local.head[:, None], np.array([local.intercept]), system, center, self.study.fixed.ridge, 1.0)
-        error = leave_one_out(rows, fit).error
+        rows = self.study.prepared(self._inputs())
+        error = LocalModel.of(rows, self.study.fixed.ridge).left_out_error(rows)
         return error if np.isfinite(error) else float(np.var(rows.y))
 
     def _log(self, messages: Iterable[Message | str | Path | bytes]) -> _Log:
@@ -701,7 +708,7 @@ class Coordinator:
         for message in (*known.requests, *known.answers):
             names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
             traffic.update(dict.fromkeys(names_here, message.size))
-        origin = sums.zero_of(study.n_features) if origin is None else origin
+        origin = Origin.zero(study.n_features) if origin is None else origin
         late = {} if study.method == "fixed" else self._late(known, names)
         most = max(traffic[name] for name in study.sources)
         step, missing = known.last.step, self._missing(names)

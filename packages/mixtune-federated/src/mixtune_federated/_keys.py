@@ -16,9 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
-from mixtune.checks import import_extra
+from mixtune import checks, files
 from mixtune.errors import DataError
-from mixtune.files import check_place
 
 #: Bytes of a public key, a signature and the tag of a sealed text.
 KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES = 32, 64, 16
@@ -45,7 +44,7 @@ def primitives() -> SimpleNamespace:
     """The primitives of ``cryptography`` that the protocol uses."""
     found = SimpleNamespace()
     for place, names in PLACES.items():
-        module = import_extra(f"cryptography.{place}", "federated", "a federated study")
+        module = checks.import_extra(f"cryptography.{place}", "federated", "a federated study")
         for name in names:
             setattr(found, name, getattr(module, name))
     return found
@@ -187,7 +186,7 @@ class Key:
     def save(self, path: str | Path) -> Path:
         """Write a file that only its owner can read; an existing file is never replaced."""
         path = Path(path)
-        check_place(path, "member.key")
+        files.check_place(path, "member.key")
         values = {"format": _FORMAT, "version": 1, "name": self.name}
         text = json.dumps({**values, "signing": self.signing.hex(), "sealing": self.sealing.hex()}, indent=1)
         try:

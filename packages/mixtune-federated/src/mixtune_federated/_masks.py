@@ -20,13 +20,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mixtune.arrays import Floats
+from mixtune import files
 from mixtune.errors import DataError
-from mixtune.files import Arrays, array_digest
 from mixtune_federated._keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, agree, derive, keystream, public_of
 from mixtune_federated._messages import canonical, hashed
 from mixtune_federated._policy import RefusedError
 from mixtune_federated._study import Study
+from mixtune_federated._types import Arrays, Floats
 
 #: Elements of the ring.
 Ring = np.ndarray[Any, np.dtype[np.uint64]]
@@ -246,7 +246,7 @@ def has_bytes(arrays: Arrays, shapes: Shapes) -> bool:
 def later_transcript(told: Announcement, spec: Mapping[str, Any], arrays: Arrays) -> bytes:
     """The hash of what members of an earlier sum are told before a further one."""
     words = {name: value for name, value in spec.items() if name != "second"}
-    return hashed(b"mixtune/1 later", told.transcript, canonical(words), array_digest(arrays).encode())
+    return hashed(b"mixtune/1 later", told.transcript, canonical(words), files.array_digest(arrays).encode())
 
 
 def key_text(study: Study, first: str, name: str, public: bytes) -> bytes:

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.checks import in_words
+from mixtune import checks, files
 from mixtune.errors import DataError
-from mixtune.files import Arrays, array_digest, pack, unpack, write_file
 from mixtune_federated._keys import KEY_BYTES, TAG_BYTES, Card, Key, decrypt, encrypt
+from mixtune_federated._types import Arrays
 
 FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
 VERSION = 1
@@ -84,7 +84,7 @@ class Message:
 
     def save(self, path: str | Path) -> Path:
         """Write the file whole or not at all."""
-        return write_file(Path(path), self.content, example="answer.mxf")
+        return files.write_file(Path(path), self.content, example="answer.mxf")
 
     def open(self, key: Key) -> tuple[dict[str, Any], Arrays]:
         """What the message says to the owner of the key."""
@@ -97,7 +97,7 @@ class Message:
             raise DataError(f"{what} lacks what is sealed; ask for it again")
         context = _text(self.header)
         inner = key.open(slot[recipients.index(key.name)].tobytes(), what, context)
-        return unpack(decrypt(inner, payload.tobytes(), context, what), form=CONTENT_FORM, where=what)
+        return files.unpack(decrypt(inner, payload.tobytes(), context, what), form=CONTENT_FORM, where=what)
 
     def check(self, card: Card) -> None:
         """Refuse a message that this member did not sign."""
@@ -115,7 +115,7 @@ class Message:
         lines += [f"only {to} can read that; a relay sees this summary and the size"]
         seen = [f"{name} = {json.dumps(value)}" for name, value in header["public"].items()]
         lines += [f"everybody can read: {line if len(line) < 200 else line[:200] + ' ...'}" for line in seen]
-        return [*lines, f"size: {in_words(self.size)} ({self.size:,} bytes)"]
+        return [*lines, f"size: {checks.in_words(self.size)} ({self.size:,} bytes)"]
 
 
 def write_message(
@@ -136,12 +136,12 @@ def write_message(
     header |= {"recipients": [card.name for card in recipients], "reply_to": reply_to}
     header |= {"says": list(says), "public": dict(public or {})}
     context, inner = _text(header), os.urandom(KEY_BYTES)
-    payload = encrypt(inner, pack(spec or {}, arrays or {}, form=CONTENT_FORM), context)
+    payload = encrypt(inner, files.pack(spec or {}, arrays or {}, form=CONTENT_FORM), context)
     slots = b"".join(card.seal(inner, context) for card in recipients)
     keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT)
     held = {"payload": np.frombuffer(payload, dtype=np.uint8), "keys": keys}
     signature = key.sign(_signed(header, held))
-    content = pack({"header": header, "signature": signature.hex()}, held, form=FORM)
+    content = files.pack({"header": header, "signature": signature.hex()}, held, form=FORM)
     return Message(header, held, content, signature)
 
 
@@ -157,8 +157,10 @@ def read_message(source: str | Path | bytes, *, most_bytes: int = MOST_BYTES) ->
         size = path.stat().st_size
         content = b"" if size > most_bytes else path.read_bytes()
     if size > most_bytes:
-        raise DataError(f"{where} has {in_words(size)}, more than the {in_words(most_bytes)} that a message may have")
-    spec, arrays = unpack(content, form=FORM, where=where)
+        raise DataError(
+            f"{where} has {checks.in_words(size)}, more than the {checks.in_words(most_bytes)} that a message may have"
+        )
+    spec, arrays = files.unpack(content, form=FORM, where=where)
     header = spec.get("header")
     if not isinstance(header, dict) or any(type(header.get(name)) is not kind for name, kind in _FIELDS.items()):
         raise DataError(f"{where} is not a message: its header is incomplete; ask for it again")
@@ -194,4 +196,4 @@ def _text(header: Mapping[str, Any]) -> bytes:
 
 
 def _signed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    return hashed(_text(header), array_digest(arrays).encode())
+    return hashed(_text(header), files.array_digest(arrays).encode())

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.checks import check_nonnegative, check_positive, check_whole
-from mixtune.errors import DataError, quoted
-from mixtune.files import write_file
+from mixtune import checks, files
+from mixtune.errors import DataError
 from mixtune.moments import Rows
 
 
@@ -70,11 +69,11 @@ class Policy:
     largest_epsilon: float = 8.0
 
     def __post_init__(self) -> None:
-        check_positive("features_per_row", self.features_per_row)
-        check_whole("least_cell", self.least_cell)
-        check_whole("least_sources", self.least_sources, least=1)
-        check_positive("largest_share", self.largest_share)
-        check_nonnegative("largest_epsilon", self.largest_epsilon)
+        checks.check_positive("features_per_row", self.features_per_row)
+        checks.check_whole("least_cell", self.least_cell)
+        checks.check_whole("least_sources", self.least_sources, least=1)
+        checks.check_positive("largest_share", self.largest_share)
+        checks.check_nonnegative("largest_epsilon", self.largest_epsilon)
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -94,7 +93,7 @@ class Policy:
         small = small_cells(inputs, names, self.least_cell)
         if small:
             why = f"fewer than {self.least_cell} people have one of their values: merge categories, or leave them out"
-            raise RefusedError(f"sums over {quoted(small)}", why, code="small-cell", columns=tuple(small))
+            raise RefusedError(f"sums over {checks.quoted(small)}", why, code="small-cell", columns=tuple(small))
 
     def check_weights(self, weights: Mapping[str, float]) -> None:
         """Refuse weights of the sources under which a sum would say too much about one member."""
@@ -190,5 +189,5 @@ class Ledger:
         entries = [*self.entries, entry]
         if self.path is not None:
             text = "".join(json.dumps(each) + "\n" for each in entries)
-            write_file(Path(self.path), text.encode(), example="member.ledger")
+            files.write_file(Path(self.path), text.encode(), example="member.ledger")
         self.entries = entries

@@ -13,13 +13,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from mixtune.arrays import Floats
-from mixtune.checks import import_extra
+from mixtune import checks
 from mixtune.errors import DataError
 from mixtune.moments import Moments, Rows
 from mixtune_federated._masks import Ring, best_exponent, to_ring
 from mixtune_federated._study import Study
 from mixtune_federated._sums import full_gram, sizes, triangle
+from mixtune_federated._types import Floats
 
 #: c: what stands for the constant in a row; smaller than the features, since it adds to the sensitivity.
 CONSTANT = 0.5
@@ -78,7 +78,7 @@ def _multiples(width: int) -> Floats:
 
 def discrete_noise(scale: float, count: int) -> Ring:
     """Discrete Gaussian integers of the given scale, in the ring, from the operating system's random numbers."""
-    dp = import_extra("opendp.prelude", "dp", "differential privacy")
+    dp = checks.import_extra("opendp.prelude", "dp", "differential privacy")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
     drawn = dp.m.make_gaussian(*space, scale=scale)([0] * count)

@@ -13,24 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._registry import arrays_below, joined_arrays
-from mixtune.arrays import Floats, Integers
-from mixtune.checks import check_whole
-from mixtune.choice import SETTINGS, rank_of
+from mixtune import checks, files
+from mixtune.choice import RemoteTasks
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError
-from mixtune.files import Arrays, unpack
-from mixtune.moments import Rows, augmented
+from mixtune.moments import Origin, Rows
 from mixtune_federated import _masks as masks
 from mixtune_federated import _tuned as tuned
 from mixtune_federated._keys import Key, public_of
-from mixtune_federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message
+from mixtune_federated._messages import (
+    CONTENT_FORM,
+    STEPS,
+    Message,
+    hashed,
+    read_message,
+)
 from mixtune_federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune_federated._privacy import private_ring
-from mixtune_federated._remote import leverages_of, order_of, play
 from mixtune_federated._study import Study
-from mixtune_federated._summed import PooledStart, summed_play
 from mixtune_federated._sums import LocalSums, encode, moment_arrays, moments_from
+from mixtune_federated._types import Arrays, Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,14 +171,15 @@ class Site:
         takes = self.study.n_features <= self.policy.features_per_row * count
         says = ["the number of rows, and six sums over them that order the members"]
         says += [] if takes else [f"this member takes no validation task: {count} rows are too few for its policy"]
-        return Answer(says, {"plays": takes, "rank": list(rank_of(rows))}, {})
+        return Answer(says, {"plays": takes, "rank": list(RemoteTasks.rank(rows))}, {})
 
     def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Moments of the rows that were drawn for validation."""
         rows, tasks, count = self._drawn_tasks(spec, arrays)
-        parts = [moment_arrays(augmented(rows.part(order[:count])).without_rows()) for order in tasks]
+        zero = Origin.zero(rows.shape[1])
+        parts = [moment_arrays(zero.moments(rows.part(order[:count]))) for order in tasks]
         says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
-        return Answer(says, {"tasks": len(tasks)}, joined_arrays(dict(enumerate(parts))))
+        return Answer(says, {"tasks": len(tasks)}, files.joined_arrays(dict(enumerate(parts))))
 
     def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Mean products of the candidates' residuals."""
@@ -184,12 +187,12 @@ class Site:
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
         context = tuned.play_context(self.study, self.key.name, str(spec["parts"]))
         inner = self.key.open(box, "the candidates", context)
-        _, sent = unpack(inner, form=CONTENT_FORM, where="the candidates")
+        _, sent = files.unpack(inner, form=CONTENT_FORM, where="the candidates")
         found = []
         for place, order in enumerate(tasks):
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
-            check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
-            found.append(play(rows, order, count, bool(spec["spare"]), heads, quadratics))
+            check_leverages(RemoteTasks.leverages(rows.X[order[:count]], quadratics), self.study.n_features + 1)
+            found.append(RemoteTasks.play(rows, order, count, bool(spec["spare"]), heads, quadratics))
         said = f"mean products of the residuals of {len(heads)} candidates on rows kept for testing"
         return Answer([f"{said}, and on left-out rows"], *tuned.task_content(found))
 
@@ -198,13 +201,13 @@ class Site:
         rows of each are for training; raises if the policy of the member forbids a task.
         """
         rows, count, tasks = tuned.centred(self.rows, arrays), int(spec["rows"]), []
-        for _, drawn in sorted(arrays_below(arrays, self.place).items()):
+        for _, drawn in sorted(files.arrays_below(arrays, self.place).items()):
             places = np.asarray(drawn, dtype=np.int64)
             inside = np.unique(places[(places >= 0) & (places < len(rows.y))])
             if len(inside) < len(places) or len(places) < min(count, len(rows.y)):
                 asked = "sums over rows that do not exist, or are not all different"
                 raise RefusedError(asked, "no task needs them", code="bad-rows")
-            tasks.append(order_of(rows, places))
+            tasks.append(RemoteTasks.order(rows, places))
         check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
         return Rows(rows.X, rows.y / float(spec["size"])), tasks, count
 
@@ -311,18 +314,17 @@ class Site:
 
     def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
-        summed = tuned.Summed.read(self.study, spec, arrays)
-        blocks = tuned.term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
+        summed = tuned.read_summed(self.study, spec, arrays)
+        blocks = tuned.term_blocks(summed.terms(self.rows))
         return self._further(spec, arrays, blocks, "the total tells how much the members' models differ")
 
     def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
-        study, summed = self.study, tuned.Summed.read(self.study, spec, arrays)
+        study, summed = self.study, tuned.read_summed(self.study, spec, arrays)
         blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in tuned.BITS["terms"]}
         terms = tuned.read_terms(blocks, study.n_features + 1, len(spec["second"]["roster"]))
-        own, near = summed.sample(self.rows), summed.near
-        rows = check_whole("rows", spec["rows"], least=1)
-        task = summed_play(own, near.moments, PooledStart.of(near), terms, rows, study.features.seed)
+        count = checks.check_whole("rows", spec["rows"], least=1)
+        task = summed.play(self.rows, terms, count, study.features.seed)
         says = "the total tells how well candidates predict rows of members that were not used for them"
         return self._further(spec, arrays, tuned.trial_blocks(task), says)
 
@@ -375,7 +377,7 @@ def _run_of(request: Message, spec: Mapping[str, Any]) -> str:
 def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
     """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
     least = n_features / policy.features_per_row
-    pairs = [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
+    pairs = [(order[:count], order[count : count + RemoteTasks.test_rows]) for order in tasks]
     drawn = [[set(map(int, part)) for part in pair] for pair in pairs]
     sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
     everything = set(range(rows))

@@ -18,27 +18,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from mixtune.arrays import Floats
-from mixtune.checks import check_choice, check_nonnegative, check_positive, check_whole
-from mixtune.data import (
-    UTF8,
-    CsvFormat,
-    LevelColumn,
-    NumberColumn,
-    TableEncoder,
-    TargetColumn,
-    as_table,
-    read_file,
-    read_table,
-    read_training,
-)
-from mixtune.errors import DataError, Note, ParameterError, quoted
-from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
-from mixtune.files import write_file
+from mixtune import checks, files
+from mixtune.data import CsvFormat, TableEncoder, read_training
+from mixtune.errors import DataError, ParameterError
+from mixtune.features import columns_and_random, to_spec
 from mixtune.moments import Rows
 from mixtune_federated._keys import Card, Key
 from mixtune_federated._messages import MOST_BYTES, Message, canonical, write_message
 from mixtune_federated._policy import Policy
+from mixtune_federated._types import Floats
 
 _FORMAT, _VERSION = "mixtune-study", 1
 #: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
@@ -62,12 +50,12 @@ class FixedMethod:
     sharing: float | None = None
 
     def __post_init__(self) -> None:
-        check_choice("weights", self.weights, WEIGHTS)
+        checks.check_choice("weights", self.weights, WEIGHTS)
         for name in ("ridge", "transfer", "stability"):
-            check_nonnegative(name, getattr(self, name))
-        check_whole("horizon", self.horizon, least=1)
+            checks.check_nonnegative(name, getattr(self, name))
+        checks.check_whole("horizon", self.horizon, least=1)
         if self.sharing is not None:
-            check_nonnegative("sharing", self.sharing)
+            checks.check_nonnegative("sharing", self.sharing)
 
 
 @dataclass(frozen=True)
@@ -84,10 +72,10 @@ class Privacy:
     target_bound: float = 3.0
 
     def __post_init__(self) -> None:
-        check_positive("epsilon", self.epsilon)
-        check_positive("target_bound", self.target_bound)
+        checks.check_positive("epsilon", self.epsilon)
+        checks.check_positive("target_bound", self.target_bound)
         if self.row_norm is not None:
-            check_positive("row_norm", self.row_norm)
+            checks.check_positive("row_norm", self.row_norm)
         if not 0 < self.delta < 0.5:
             raise ParameterError(f"delta must be between 0 and 0.5; got {self.delta!r}")
 
@@ -99,13 +87,8 @@ class FeatureSpec:
     width: int = 0
     seed: int = 0
 
-    def build(self, shift: Floats, scale: Floats) -> Scaled:
-        inputs = len(shift)
-        inner: Any = Identity(inputs)
-        if self.width:
-            units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": self.seed}
-            inner = Concatenate([inner, RandomFeatures(n_inputs=inputs, width=self.width, **units)])
-        return Scaled(inner, shift, scale)
+    def build(self, shift: Floats, scale: Floats) -> Any:
+        return columns_and_random(len(shift), width=self.width, seed=self.seed, units=(shift, scale))
 
 
 @dataclass(frozen=True)
@@ -126,12 +109,12 @@ class Limits:
     degree: int = 20
 
     def __post_init__(self) -> None:
-        check_whole("message_bytes", self.message_bytes, least=1000)
-        check_whole("drop_outs", self.drop_outs)
+        checks.check_whole("message_bytes", self.message_bytes, least=1000)
+        checks.check_whole("drop_outs", self.drop_outs)
         if not isinstance(self.confirm, bool):
             raise ParameterError(f"confirm must be true or false; got {self.confirm!r}")
-        check_whole("complete", self.complete, least=3)
-        check_whole("degree", self.degree, least=4)
+        checks.check_whole("complete", self.complete, least=3)
+        checks.check_whole("degree", self.degree, least=4)
 
 
 #: Settings in tables of their own.
@@ -191,7 +174,7 @@ class Study:
     def __post_init__(self) -> None:
         if self.level not in (1, 2, 3) or isinstance(self.level, bool):
             raise ParameterError(f"level must be 1 (sealed), 2 (masked) or 3 (private); got {self.level!r}")
-        check_choice("method", self.method, METHODS)
+        checks.check_choice("method", self.method, METHODS)
         if self.limits.confirm and self.level == 2 and self.method == "tuned":
             raise ParameterError("confirm goes with the fixed method, or with level 3; the tuned one needs other sums")
         names = [card.name for card in self.members]
@@ -239,12 +222,13 @@ class Study:
         form: Any = {} if csv is None else vars(csv)
         read = read_training(list(like), target=target, target_kind="number", **form)
         encoder = replace(read.encoder, domain=None, focal=None, unused=())
-        for note in read.notes:
-            if isinstance(note, Note) and note.code == "filled-in":
-                raise DataError(f"values are missing in {note.fields['columns']}; {_FILL}", code="missing-values")
+        notes: list[Any] = [note for note in read.notes if getattr(note, "code", "") == "filled-in"]
+        if notes:
+            raise DataError(f"values are missing in {notes[0].fields['columns']}; {_FILL}", code="missing-values")
         first = read.domains.focal_domain
         shift, scale = np.zeros(len(encoder.names)), np.ones(len(encoder.names))
-        numbers = {name for each in encoder.columns if not isinstance(each, LevelColumn) for name in each.outputs}
+        kinds = [column["kind"] for column in encoder.to_dict()["columns"]]
+        numbers = {name for kind, column in zip(kinds, encoder.columns) if kind != "levels" for name in column.outputs}
         for place, column in enumerate(encoder.names):
             values = np.asarray(first.X)[:, place]
             if column in numbers and set(np.unique(values)) - {0.0, 1.0}:
@@ -258,13 +242,16 @@ class Study:
     @classmethod
     def example(cls) -> Self:
         """A study of one column without members, to try."""
-        encoder = TableEncoder((NumberColumn("x"),), TargetColumn("y"))
-        return cls("example", "a", encoder, np.zeros(1), np.ones(1), 0.0, 1.0, datetime.date(9999, 1, 1))
+        column = {"kind": "numbers", "name": "x", "shift": [0.0], "scale": [1.0]}
+        values = {"format": _FORMAT, "version": _VERSION, "name": "example", "focal": "a", "level": 2}
+        values |= {"method": "fixed", "expires": "9999-01-01", "columns": [column]}
+        values |= {"target": {"name": "y", "shift": 0.0, "scale": 1.0}, **{part: {} for part in _PARTS}}
+        return cls.from_dict(values)
 
     # --- what follows from it -----------------------------------------------------------------------------------
 
     @cached_property
-    def feature_map(self) -> Scaled:
+    def feature_map(self) -> Any:
         """The frozen map that every member uses."""
         return self.features.build(self.shift, self.scale)
 
@@ -323,7 +310,9 @@ class Study:
         """The pinned keys of a member."""
         if name in self._cards:
             return self._cards[name]
-        raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(list(self._cards))}')
+        raise DataError(
+            f'"{name}" is not a member of study "{self.name}"; the members are {checks.quoted(list(self._cards))}'
+        )
 
     @cached_property
     def _cards(self) -> dict[str, Card]:
@@ -358,7 +347,7 @@ class Study:
     @property
     def predicts(self) -> str:
         """What is predicted from which columns."""
-        columns = quoted([column.name for column in self.encoder.columns], 20)
+        columns = checks.quoted([column.name for column in self.encoder.columns], 20)
         return f'predicts "{self.encoder.target.name}" from {columns}: {self.n_features} features'
 
     def describe(self) -> list[str]:
@@ -369,7 +358,7 @@ class Study:
             f'level {self.level} ({kinds[self.level]}), method {self.method}; the model is for "{self.focal}"',
             self.predicts,
             f"feature map {self.map_hash[:16]}; open until {self.expires}",
-            f"{len(self.members)} members: {quoted(list(self._cards), 20)}",
+            f"{len(self.members)} members: {checks.quoted(list(self._cards), 20)}",
         ]
         if self.level > 1 and self.members:
             most, least = self.threshold, min(self.threshold, Policy().least_sources - 1)
@@ -386,26 +375,16 @@ class Study:
         Missing columns, missing values, texts in columns of numbers and levels that the study does not know are errors.
         How a CSV file is written is detected by default.
         """
-        where = str(table) if isinstance(table, str | Path) else "the table"
         if isinstance(table, Rows):
             return table
-        target = self.encoder.target.name
-        if isinstance(table, str | Path):
-            text = self.encoder.text_columns
-            table = read_table(table, csv or read_file(table, text=text).form or UTF8, text=text)
-        table = as_table(table, where)
-        if lost := [name for name in (*self.encoder.inputs, target) if name not in table.column_names]:
-            problem = f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has'
-            raise DataError(f"{problem}; add it, or rename one", code="no-column")
-        # The target is read as inputs of numbers are, decimal commas and all.
-        both = replace(self.encoder, columns=(*self.encoder.columns, NumberColumn(target)))
-        found = both.encode(table, where, fill=_FILL)
-        if odd := [note for note in found.notes if note.code == "unseen-levels"]:
+        where = str(table) if isinstance(table, str | Path) else "the table"
+        X, y, notes = self.encoder.read(table, csv=csv, what=f'study "{self.name}"', fill=_FILL)
+        if odd := [note for note in notes if note.code == "unseen-levels"]:
             told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
             problem = f'{where} has levels that study "{self.name}" does not know: {told}'
             remedy = "recode these rows, or add the levels to the study before anybody joins"
             raise DataError(f"{problem}; {remedy}", code="other-levels")
-        return Rows(found.X[:, :-1], found.X[:, -1])
+        return Rows(X, y)
 
     def prepared(self, rows: Rows) -> Rows:
         """Features, and targets about the shift of the study: what sums are taken of."""
@@ -439,7 +418,7 @@ class Study:
                 raise DataError(f"this is not a study of version {_VERSION}; use the mixtune that it was made with")
             known = {"format", "version", "name", "focal", "level", "method", "expires", "target", "columns", "members"}
             if odd := sorted(set(values) - known - set(_PARTS)):
-                raise DataError(f"the study has settings that are not known: {quoted(odd)}; update mixtune")
+                raise DataError(f"the study has settings that are not known: {checks.quoted(odd)}; update mixtune")
             columns, target = values["columns"], values["target"]
             spec = [{"median": None, "indicator": False, "dates": None, **column} for column in columns]
             described = {"version": 1, "columns": spec, "target": {"name": target["name"], "classes": None}}
@@ -449,7 +428,10 @@ class Study:
             parts = {name: kind(**given[name]) for name, kind in _PARTS.items()}
             shift, scale = (np.array([v for c in columns for v in c[side]], float) for side in ("shift", "scale"))
             parts |= {"encoder": TableEncoder.from_dict(described), "shift": shift, "scale": scale}
-            parts |= {"target_shift": float(target["shift"]), "target_scale": check_positive("scale", target["scale"])}
+            parts |= {
+                "target_shift": float(target["shift"]),
+                "target_scale": checks.check_positive("scale", target["scale"]),
+            }
             parts |= {"level": values["level"], "method": values["method"], "map_hash": map_hash}
             parts["members"] = tuple(Card.from_dict(card) for card in values.get("members", ()))
             expires = datetime.date.fromisoformat(str(values["expires"]))
@@ -481,7 +463,7 @@ class Study:
 
     def save(self, path: str | Path) -> Path:
         """Write the file whole or not at all."""
-        return write_file(Path(path), self.to_toml().encode(), example="study.toml")
+        return files.write_file(Path(path), self.to_toml().encode(), example="study.toml")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
 from mixtune.errors import DataError
-from mixtune.moments import Moments, Origin, Rows, about, augmented, own_center, recentred
+from mixtune.moments import LocalModel, Moments, Origin, Rows
 from mixtune_federated._masks import Ring, from_fine_ring, from_ring, magnitude, to_fine_ring, to_ring
+from mixtune_federated._types import Floats
 
 #: Features and targets beyond this many standard units are taken for a mistake, or an attack.
 LARGEST_UNIT = 1e6
@@ -42,17 +42,13 @@ class LocalSums:
     @classmethod
     def of(cls, rows: Rows, ridge: float) -> LocalSums:
         """Of prepared rows."""
-        mean = Origin(rows.X.mean(axis=0), np.asarray(rows.y.mean()))
-        near = augmented(rows_about(rows, mean))
-        center = own_center(near)
-        head = recentred(near, center).head(ridge)
-        intercept = float(center.intercept(head) + mean.targets - mean.features @ head)
-        return cls(near.without_rows(), mean, head, intercept)
+        mean, model = Origin.of(rows), LocalModel.of(rows, ridge)
+        return cls(mean.moments(rows), mean, model.coef, model.intercept)
 
     @cached_property
     def moments(self) -> Moments:
         """Moments of ``[U, 1]`` about the zero of the study."""
-        return about(self.near, self.mean, zero_of(len(self.head)))
+        return self.mean.move(self.near, Origin.zero(len(self.head)))
 
     @property
     def content(self) -> dict[str, Any]:
@@ -73,16 +69,6 @@ class LocalSums:
     def score(self, focal: Moments) -> float:
         """Mean squared error of the local model on the rows behind the focal moments."""
         return focal.loss(np.append(self.head, self.intercept)) / focal.count
-
-
-def zero_of(n_features: int) -> Origin:
-    """The zero of the study."""
-    return Origin(np.zeros(n_features), np.zeros(()))
-
-
-def rows_about(rows: Rows, origin: Origin) -> Rows:
-    """Prepared rows about a point."""
-    return Rows(rows.X - origin.features, rows.y - origin.targets)
 
 
 def sizes(n_features: int, level: int = 2) -> dict[str, int]:
@@ -198,7 +184,7 @@ def about_common(sums: Mapping[str, tuple[Moments, Origin]]) -> tuple[dict[str, 
     """All members' sums about one point: the median of their means, which no single member can move far away."""
     means = [mean for _, mean in sums.values()]
     common = Origin(*(np.asarray(np.median(np.stack(part), axis=0)) for part in zip(*means)))
-    return {name: about(moments, mean, common) for name, (moments, mean) in sums.items()}, common
+    return {name: mean.move(moments, common) for name, (moments, mean) in sums.items()}, common
 
 
 def moment_arrays(moments: Moments) -> dict[str, Any]:

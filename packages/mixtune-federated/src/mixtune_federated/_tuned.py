@@ -9,45 +9,32 @@ that of :class:`mixtune.RegretOptimalRegressorCV` on all rows in one place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mixtune.arrays import Floats
-from mixtune.checks import check_positive
-from mixtune.choice import SummedTask, target_scale
+from mixtune import checks
+from mixtune.choice import RemoteTasks, SummedSources, SummedTask
 from mixtune.errors import DataError
-from mixtune.files import Arrays
-from mixtune.moments import Moments, Origin, Rows, Sample, about, augmented, pooled_scale
+from mixtune.moments import Moments, Origin, Rows
 from mixtune_federated import _sums as sums
 from mixtune_federated._masks import best_exponent
 from mixtune_federated._messages import hashed
-from mixtune_federated._remote import RemoteTasks
 from mixtune_federated._study import Study
-from mixtune_federated._summed import SIZES, SourceTerms, summed_labels, task_of_sums
+from mixtune_federated._types import Arrays, Floats
 
 _TASK_ARRAYS = ("squares", "clipped", "left", "finite")
 
 
-def remote_tasks(
-    study: Study, focal: Rows, moments: Mapping[str, Moments], origin: Origin
-) -> tuple[RemoteTasks, Origin]:
-    """The choice for prepared focal rows and moments about ``origin``, and the mean that all are taken about in it."""
-    common = common_mean(focal, list(moments.values()), origin)
-    sources = [Sample(about(each, origin, common)) for each in moments.values()]
-    return RemoteTasks(Sample.of(sums.rows_about(focal, common)), sources, seed=study.features.seed), common
-
-
-def common_mean(focal: Rows, moments: Sequence[Moments], origin: Origin) -> Origin:
-    """The mean of prepared focal rows and of the rows behind moments about ``origin``."""
-    mean, _, level = pooled_scale([augmented(sums.rows_about(focal, origin)), *moments])
-    return Origin(origin.features + mean, np.asarray(origin.targets + level))
+def remote_tasks(study: Study, focal: Rows, moments: Mapping[str, Moments], origin: Origin) -> RemoteTasks:
+    """The choice for prepared focal rows and moments about ``origin``."""
+    return RemoteTasks(focal, list(moments.values()), origin, seed=study.features.seed)
 
 
 def centred(rows: Rows, arrays: Arrays) -> Rows:
     """A member's prepared rows about the common mean of a request."""
-    return sums.rows_about(rows, sums.origin_from(arrays, rows.shape[1], "the tasks of the request"))
+    return sums.origin_from(arrays, rows.shape[1], "the tasks of the request").rows(rows)
 
 
 def task_content(tasks: Sequence[SummedTask]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -90,60 +77,38 @@ BITS["trials"] = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
 _LARGEST_PRODUCT = 2.0**14
 
 
-@dataclass(frozen=True, eq=False)
-class Summed:
-    """What all members know of the sum of their moments: it, the common mean, and what targets are divided by."""
-
-    total: Moments
-    mean: Origin
-    size: float
-
-    @classmethod
-    def of(cls, focal: Rows, total: Moments) -> Summed:
-        """From prepared focal rows and the sum of the members' moments."""
-        whole = cls(total, common_mean(focal, [total], sums.zero_of(focal.shape[1])), 1.0)
-        return replace(whole, size=target_scale([whole.sample(focal), whole.near]))
-
-    @classmethod
-    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Summed:
-        """From a request."""
-        total, mean = sums.sums_from(arrays, study.n_features, "the sums over all members")
-        return cls(total, mean, check_positive("size", spec["size"]))
-
-    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """For a request."""
-        return {"size": self.size}, {**sums.moment_arrays(self.total), **sums.origin_arrays(self.mean)}
-
-    @property
-    def near(self) -> Sample:
-        """The sum about the common mean, targets divided."""
-        return Sample(about(self.total, sums.zero_of(len(self.mean.features)), self.mean)).divided(self.size)
-
-    def sample(self, rows: Rows) -> Sample:
-        """A member's prepared rows likewise."""
-        return Sample.of(sums.rows_about(rows, self.mean)).divided(self.size)
+def read_summed(study: Study, spec: Mapping[str, Any], arrays: Arrays) -> SummedSources:
+    """The sum of the members' moments, from a request."""
+    total, mean = sums.sums_from(arrays, study.n_features, "the sums over all members")
+    return SummedSources(total, mean, checks.check_positive("size", spec["size"]))
 
 
-def term_blocks(terms: SourceTerms) -> dict[str, Floats]:
+def summed_content(summed: SummedSources) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The sum of the members' moments, for a request."""
+    return {"size": summed.size}, {**sums.moment_arrays(summed.total), **sums.origin_arrays(summed.mean)}
+
+
+def term_blocks(terms: Any) -> dict[str, Floats]:
     """Sums over posteriors as vectors."""
     seconds = np.concatenate([sums.triangle(matrix) for matrix in terms.seconds])
     parts = {"heads": terms.heads.ravel(), "seconds": seconds, "evidence": terms.evidence}
     return {**parts, "log_noise": np.array([terms.log_noise])}
 
 
-def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTerms:
+def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> Any:
     """From :func:`term_blocks`, for ``width`` coefficients and ``count`` members."""
     sizes = len(blocks["evidence"])
     seconds = blocks["seconds"].reshape(sizes, -1)
     matrices = np.stack([sums.full_gram(each, width) for each in seconds])
     noise = float(blocks["log_noise"][0])
-    return SourceTerms(blocks["heads"].reshape(sizes, width), matrices, blocks["evidence"], noise, count)
+    sums_over = {"heads": blocks["heads"].reshape(sizes, width), "seconds": matrices, "evidence": blocks["evidence"]}
+    return replace(SummedSources.no_terms(width), **sums_over, log_noise=noise, count=count)
 
 
 def trial_blocks(task: SummedTask | None) -> dict[str, Floats]:
     """A validation task as vectors; zeros for a member that has no rows to spare."""
     if task is None:
-        nothing = sums.triangle(np.zeros((len(summed_labels()),) * 2))
+        nothing = sums.triangle(np.zeros((SummedSources.candidates(),) * 2))
         return {"say": np.zeros(1), "plays": np.zeros(1), "squares": nothing, "clipped": nothing}
     say, limit = np.sqrt(task.total), _LARGEST_PRODUCT
     relative = task.squares / max(float(task.errors[task.alone]), 1e-12)
@@ -156,9 +121,9 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
     say, plays = float(blocks["say"][0]), round(float(blocks["plays"][0]))
     if plays < 1 or say <= 0:
         return []
-    count = len(summed_labels())
+    count = SummedSources.candidates()
     squares, clipped = (sums.full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
-    return [task_of_sums(squares, clipped, plays)]
+    return [SummedTask.of_sums(squares, clipped, plays)]
 
 
 def masked_sizes(asked: str, width: int) -> dict[str, int]:
@@ -166,9 +131,7 @@ def masked_sizes(asked: str, width: int) -> dict[str, int]:
     if asked == "trials":
         blank = trial_blocks(None)
     else:
-        sizes = len(SIZES)
-        shapes = np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes)
-        blank = term_blocks(SourceTerms(*shapes, 0.0, 0))
+        blank = term_blocks(SummedSources.no_terms(width))
     return {**{name: 2 * len(block) for name, block in blank.items()}, "members": 1}
 
 

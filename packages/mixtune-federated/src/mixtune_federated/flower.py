@@ -14,9 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from mixtune.checks import import_extra
-from mixtune.errors import DataError, MixtuneError, quoted
-from mixtune.files import write_file
+from mixtune import checks, files
+from mixtune.errors import DataError, MixtuneError
 from mixtune_federated._coordinator import Coordinator
 from mixtune_federated._keys import Key
 from mixtune_federated._messages import Message, read_message
@@ -86,7 +85,7 @@ def write_app(
     for name, text in _APP.items():
         full = text + "\n".join(lines) + "\n" if name == "pyproject.toml" else text
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(folder / name, full.encode(), example="server.py")
+        files.write_file(folder / name, full.encode(), example="server.py")
     return folder
 
 
@@ -140,7 +139,7 @@ def answer_request(content: bytes, settings: Mapping[str, Any]) -> dict[str, Any
     name = Path(str(settings.get("key", "a node without a key"))).stem
     try:
         if lacking := [each for each in ("study", "data", "key") if each not in settings]:
-            raise DataError(f"the node config has no {quoted(lacking)}; start the node with --node-config")
+            raise DataError(f"the node config has no {checks.quoted(lacking)}; start the node with --node-config")
         request, key = read_message(content), Key.load(settings["key"])
         name = key.name
         if name not in request.header["recipients"]:
@@ -209,7 +208,7 @@ def _ask_nodes(flower: Any, grid: Any, timeout: float, request: Message, names: 
             answers, refused = read_replies(found)
             done = {answer.sender for answer in answers} | set(refused)
             waiting = [name for name in names if name not in done]
-            print(f"request {request.step}: waiting for {quoted(waiting) if waiting else 'nobody'}", flush=True)
+            print(f"request {request.step}: waiting for {checks.quoted(waiting) if waiting else 'nobody'}", flush=True)
         else:
             time.sleep(POLL)
     return found
@@ -218,11 +217,11 @@ def _ask_nodes(flower: Any, grid: Any, timeout: float, request: Message, names: 
 def _leave(out: Path, outcome: Mapping[str, Any]) -> None:
     """Write down how the exchanges ended."""
     out.mkdir(parents=True, exist_ok=True)
-    write_file(out / OUTCOME, json.dumps(outcome).encode(), example=OUTCOME)
+    files.write_file(out / OUTCOME, json.dumps(outcome).encode(), example=OUTCOME)
 
 
 def _flower() -> Any:
     """The names of Flower's Message API in one place."""
     places = ("app", "clientapp", "serverapp")
-    parts = [import_extra(f"flwr.{place}", "flower", "Flower as a transport") for place in places]
+    parts = [checks.import_extra(f"flwr.{place}", "flower", "Flower as a transport") for place in places]
     return SimpleNamespace(**vars(parts[0]), ClientApp=parts[1].ClientApp, ServerApp=parts[2].ServerApp)

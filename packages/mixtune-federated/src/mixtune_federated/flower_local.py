@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mixtune.checks import import_extra
-from mixtune.errors import DataError, MissingExtraError
+from mixtune import checks
+from mixtune.errors import DataError
 from mixtune_federated.flower import OUTCOME, write_app
 
 #: Every member needs three processes of Flower.
@@ -89,7 +89,8 @@ def find_programs() -> dict[str, str]:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     found = {name: shutil.which(name, path=places) for name in _PROGRAMS}
     if not all(found.values()):
-        raise MissingExtraError("flwr", "flower", "Flower as a transport")
+        checks.require_extra("flwr", "flower", "Flower as a transport")
+        raise DataError(f"Flower is installed, but {checks.quoted(_PROGRAMS)} are not on the path; add their folder")
     return {name: str(path) for name, path in found.items()}
 
 
@@ -240,7 +241,7 @@ def _write_node_key(home: Path) -> None:
 
 
 def _cryptography(place: str) -> Any:
-    return import_extra(f"cryptography.{place}", "federated", "certificates of a trial")
+    return checks.import_extra(f"cryptography.{place}", "federated", "certificates of a trial")
 
 
 def _write_private(path: Path, key: Any, form: Any, kind: Any) -> None:

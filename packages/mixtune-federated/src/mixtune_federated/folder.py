@@ -16,8 +16,8 @@ from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
+from mixtune import files
 from mixtune.errors import MixtuneError
-from mixtune.files import write_atomically
 from mixtune_federated._coordinator import Exchange
 from mixtune_federated._keys import PLACES, Key
 from mixtune_federated._messages import Message, read_message
@@ -48,7 +48,7 @@ class Folder:
     def refuse(self, name: str, error: MixtuneError, step: int = 0) -> None:
         """Write why a member does not answer a step; 0 stands for all steps."""
         text = json.dumps({"refused": str(error), "code": error.code})
-        write_atomically(self.answer_path(name, step, ".refused"), text.encode())
+        files.write_atomically(self.answer_path(name, step, ".refused"), text.encode())
 
     def collect(
         self, request: Message, names: Collection[str], *, timeout: float, gone: Callable[[], Collection[str]] = tuple
@@ -165,12 +165,12 @@ def exchange_by_processes(
 
     def exchange(request: Message, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
         step(f"Exchange {request.step}")
-        write_atomically(folder.path / f"q{request.step}.mxf", request.content)
+        files.write_atomically(folder.path / f"q{request.step}.mxf", request.content)
         return folder.collect(request, names, timeout=timeout, gone=gone)
 
     try:
         yield exchange
-        write_atomically(folder.path / _DONE, b"")
+        files.write_atomically(folder.path / _DONE, b"")
     finally:
         for process, _ in running:
             process.join(timeout=1.0)  # it may end by itself
@@ -201,4 +201,4 @@ def _serve(folder: Folder, site: Site, request: Path, step: int, faults: Faults)
         folder.refuse(name, error, step)
         return
     faults.strike(name, step, folder, answer.content)
-    write_atomically(folder.answer_path(name, step), answer.content)
+    files.write_atomically(folder.answer_path(name, step), answer.content)

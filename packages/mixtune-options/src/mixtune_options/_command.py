@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import tomllib
 from collections.abc import Callable, Iterable
@@ -16,9 +15,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Column, Table
 
+from mixtune import checks
 from mixtune.arrays import torch_device
-from mixtune.cli.outputs import print_json
-from mixtune.errors import MissingExtraError, ParameterError
+from mixtune.cli import outputs
+from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,7 +143,7 @@ def _one(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_jso
             raise ParameterError("the exercise region can be drawn for one or two assets and at least two dates")
         _save_plot(partial(draw_exercise_region, result.region), plot)
     if as_json:
-        print_json(result.as_dict())
+        outputs.print_json(result.as_dict())
     else:
         _show(Console(highlight=False), settings, result)
 
@@ -259,7 +259,7 @@ def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as
         _save_plot(partial(draw_price_grid, found), plot)
     rows: list[dict[str, Any]] = list(found.as_rows())
     if as_json:
-        print_json({"rows": rows, "settings": found.results[0][0].settings})
+        outputs.print_json({"rows": rows, "settings": found.results[0][0].settings})
         return
     console, count = Console(highlight=False), len(found.maturities)
     # The price, and whatever else has a standard error: upper bounds and Greeks, where asked for.
@@ -290,7 +290,7 @@ def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
     bermudan = {str(count): each.price for count, each in zip(found.dates, found.bermudan)}
     if as_json:
         names = ("price", "standard_error", "ci_low", "ci_high", "change")
-        print_json({name: getattr(found, name) for name in names} | {"bermudan": bermudan})
+        outputs.print_json({name: getattr(found, name) for name in names} | {"bermudan": bermudan})
         return
     console = Console(highlight=False)
     for count, value in bermudan.items():
@@ -369,8 +369,7 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
     if one and payoff.startswith("asian"):
         raise ParameterError(f"--plot draws prices at which to exercise; {payoff} depends on past prices")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError("matplotlib", "report", "drawing figures")
+    checks.require_extra("matplotlib", "report", "drawing figures")
 
 
 def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> None:

@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from mixtune.checks import check_choice, check_nonnegative, check_positive, check_whole
+from mixtune import checks
 from mixtune.errors import ParameterError
 from mixtune_options._arrays import Array, Floats, match, namespace
 from mixtune_options._process import Process, State, TermStructure, correlated, joint_factor, mean_over, per_asset
@@ -115,7 +115,7 @@ class VarianceProcess(Process):
             raise ParameterError(f"rho must be a correlation, between -1 and 1; got {self.rho!r}")
         for name in ("v0", "v_mean", "v_speed", "v_vol"):
             value, one = getattr(self, name), np.ndim(getattr(self, name)) == 0
-            found = check_nonnegative(name, value) if one else per_asset(name, value, n_assets, least=0)
+            found = checks.check_nonnegative(name, value) if one else per_asset(name, value, n_assets, least=0)
             set_fields(self, **{name: found})
         set_fields(self, rho=float(rho[0]) if np.ndim(self.rho) == 0 else rho)
 
@@ -290,12 +290,12 @@ class Heston(VarianceProcess):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("scheme", self.scheme, ("auto", "inverse-gaussian", "qe", "log-euler", "paper"))
+        checks.check_choice("scheme", self.scheme, ("auto", "inverse-gaussian", "qe", "log-euler", "paper"))
         substeps = FIXED_SUBSTEPS.get(self.scheme) if self.substeps is None else self.substeps
         factor = joint_factor(self.correlation, self.rho, self.n_assets)
         if self.scheme == "inverse-gaussian" and factor is not None:
             raise ParameterError('correlated assets need scheme "qe"; leave scheme out')
-        substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
+        substeps = None if substeps is None else checks.check_whole("substeps", substeps, least=1)
         scheme = "qe" if self.scheme == "auto" and substeps is not None else self.scheme
         # Other schemes need functions that few array libraries have.
         follows_arrays = scheme in FIXED_SUBSTEPS
@@ -310,7 +310,7 @@ class Heston(VarianceProcess):
         if self._factor is None and (spread <= MOST_SPREAD or self.scheme == "inverse-gaussian"):
             lengths["inverse-gaussian"] = grid.maturity / (FEW_STEPS * (1.0 + spread / MOST_SPREAD))
         scheme = max(lengths, key=lambda name: lengths[name]) if self.scheme == "auto" else self.scheme
-        dt = lengths[scheme] * math.sqrt(check_positive("tolerance", tolerance) / TOLERANCE)
+        dt = lengths[scheme] * math.sqrt(checks.check_positive("tolerance", tolerance) / TOLERANCE)
         dt = max(dt, grid.maturity / MOST_STEPS)
         # Rounding must not add a step where an interval is a whole number of them.
         return replace(chosen, scheme=scheme, substeps=max(1, math.ceil(float(grid.steps.max()) / dt - 1e-9)))

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from mixtune import checks
 from mixtune.arrays import to_numpy
-from mixtune.checks import check_whole
 from mixtune.errors import DataError
 from mixtune_options._arrays import Array, Floats, all_finite, as_float64, match, namespace, to_device, torch_module
 from mixtune_options._payoffs import PathPayoff, PayoffFunction
@@ -226,7 +226,7 @@ def observed_paths(source: Any, *, dates: int | None = None) -> Floats:
     mixtune.errors.DataError: 1 of 6 values of the paths is NaN or infinite, the first in path 0 at point 2; fill or drop such paths
     """  # noqa: E501
     if dates is not None:
-        check_whole("dates", dates, least=1)
+        checks.check_whole("dates", dates, least=1)
     where = f'"{Path(source)}"' if isinstance(source, str | os.PathLike) else "the paths"
     read = _read(Path(source)) if isinstance(source, str | os.PathLike) else source
     return _checked(_as_array(read, where), where, dates)

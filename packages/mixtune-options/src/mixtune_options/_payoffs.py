@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mixtune import checks
 from mixtune.arrays import to_numpy
-from mixtune.checks import check_choice, check_nonnegative
 from mixtune.errors import DataError, ParameterError
 from mixtune_options._arrays import Array, Floats, as_float64, match, namespace
 
@@ -40,7 +40,7 @@ class Payoff:
     over: ClassVar[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "strike", check_nonnegative("strike", self.strike))
+        object.__setattr__(self, "strike", checks.check_nonnegative("strike", self.strike))
 
     def underlying(self, prices: Array) -> Array:
         """The number that is compared with the strike."""
@@ -293,7 +293,7 @@ class _OnAverage(PathPayoff):
     strike: float
 
     def __init__(self, strike: float) -> None:
-        object.__setattr__(self, "strike", check_nonnegative("strike", strike))
+        object.__setattr__(self, "strike", checks.check_nonnegative("strike", strike))
         super().__init__(self._amounts, state=_average_so_far, name=type(self).name)
 
     def _amounts(self, prices: Floats, times: Floats) -> Floats:
@@ -355,7 +355,7 @@ def payoff_from_name(name: str, strike: float) -> Payoff | PathPayoff:
     mixtune.errors.ParameterError: payoff must be one of 'call', 'put', 'max-call', 'min-put', 'basket-call', 'basket-put', 'geometric-basket-put', 'asian-call', 'asian-put'; got 'maxcall'
     """  # noqa: E501
     known: dict[str, Callable[[float], Payoff | PathPayoff]] = {**PAYOFFS, **PATH_PAYOFFS}
-    return known[check_choice("payoff", name, tuple(known))](strike)
+    return known[checks.check_choice("payoff", name, tuple(known))](strike)
 
 
 def _as_prices(prices: ArrayLike) -> Array:

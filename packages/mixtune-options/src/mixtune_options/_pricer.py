@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune.checks import check_whole
+from mixtune import checks
 from mixtune.errors import DataError, ParameterError
 from mixtune.weights import PredictiveWeights
 from mixtune_options import _european as exact
@@ -151,8 +151,8 @@ def upper_bound(
         is the control.
     """
     process = process.for_grid(grid)
-    outer_paths = check_whole("outer_paths", outer_paths, least=2)
-    pairs = (check_whole("inner_paths", inner_paths, least=2) + 1) // 2
+    outer_paths = checks.check_whole("outer_paths", outer_paths, least=2)
+    pairs = (checks.check_whole("inner_paths", inner_paths, least=2) + 1) // 2
     if not isinstance(policy.state, learn.OneDateMap):
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
     policies = (policy,) if held is None else (policy, held)
@@ -831,8 +831,8 @@ def price_observed(
     if focal not in list(data):
         known = ", ".join(map(str, list(data)[:8])) or "none"
         raise ParameterError(f"there are no paths named {focal!r}; there are {known}")
-    folds, seed = check_whole("folds", folds, least=2), check_whole("seed", seed)
-    width = width if width is None else check_whole("width", width, least=1)
+    folds, seed = checks.check_whole("folds", folds, least=2), checks.check_whole("seed", seed)
+    width = width if width is None else checks.check_whole("width", width, least=1)
     own = {} if grids is None else grids
     if not isinstance(own, Mapping):
         raise ParameterError(f"grids must map names of markets to a TimeGrid each; got {type(grids).__name__}")

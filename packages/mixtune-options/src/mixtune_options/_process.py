@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from mixtune.checks import check_positive, check_whole
+from mixtune import checks
 from mixtune.errors import ParameterError
 from mixtune_options._arrays import Array, Floats, is_numpy, match, namespace, read_only, to_device, torch_module
 from mixtune_options._settings import TOLERANCE, TimeGrid, numbers, set_fields
@@ -98,7 +98,7 @@ class State:
         >>> State(np.array([[1.0], [2.0]])).repeat(2).prices.ravel().tolist()
         [1.0, 1.0, 2.0, 2.0]
         """
-        times = check_whole("times", times, least=1)
+        times = checks.check_whole("times", times, least=1)
         return self._changed(lambda array: np.repeat(array.T, times, axis=-1).T)
 
     def like(self, array: Array) -> Self:
@@ -181,10 +181,13 @@ class Process(ABC):
 
     def _check_assets(self) -> int:
         """Check the parameters that all models of traded assets share: number of assets, prices and dividends."""
-        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        n_assets = checks.check_whole("n_assets", self.n_assets, least=1)
         spot = per_asset("spot", self.spot, n_assets, least=0, strict=True)
         dividend = curve_per_asset("dividend", self.dividend, n_assets)
-        cash, pieces = dividend_schedule(self.cash_dividends, n_assets), check_whole("pieces", self.pieces, least=1)
+        cash, pieces = (
+            dividend_schedule(self.cash_dividends, n_assets),
+            checks.check_whole("pieces", self.pieces, least=1),
+        )
         # Models are frozen for users.
         set_fields(self, spot=spot, dividend=dividend, cash_dividends=cash, pieces=pieces)
         return n_assets
@@ -192,7 +195,7 @@ class Process(ABC):
     @staticmethod
     def _columns(values: ArrayLike, n_paths: int) -> Floats:
         """The same row of values for every path, with paths contiguous in memory."""
-        return np.repeat(np.asarray(values)[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
+        return np.repeat(np.asarray(values)[:, None], checks.check_whole("n_paths", n_paths, least=1), axis=1).T
 
     def advance(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
         """Move paths over one exercise interval.
@@ -331,7 +334,7 @@ class Process(ABC):
         (5, 3, 1, 1)
         """
         self = self.for_grid(grid)
-        shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
+        shape = (checks.check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
         there = device if self.follows_arrays else None
         xp = np if there is None else torch_module()
         sizes = (self.n_assets, self.start(1).hidden.shape[1])
@@ -585,9 +588,9 @@ def normal_blocks(
     >>> Z.shape, bool((mirrored == -Z).all())
     ((9, 2, 2), True)
     """
-    n_paths = check_whole("n_paths", n_paths, least=1)
+    n_paths = checks.check_whole("n_paths", n_paths, least=1)
     fitting = max(BLOCK_PATHS, BLOCK_NORMALS // (n_intervals * per_interval))
-    step = fitting if block_paths is None else check_whole("chunk_paths", block_paths, least=1)
+    step = fitting if block_paths is None else checks.check_whole("chunk_paths", block_paths, least=1)
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(f"rng must be a generator such as numpy.random.default_rng(0); got {rng!r}")
     if antithetic and sobol:
@@ -813,10 +816,10 @@ class FractionalBrownianMotion(Process):
     n_assets: int = 1
 
     def __post_init__(self) -> None:
-        hurst = check_positive("hurst", self.hurst)
+        hurst = checks.check_positive("hurst", self.hurst)
         if hurst >= 1:
             raise ParameterError(f"hurst must be between 0 and 1; got {self.hurst!r}")
-        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        n_assets = checks.check_whole("n_assets", self.n_assets, least=1)
         spot = per_asset("spot", self.spot, n_assets)
         if self.exponential and not np.all(spot > 0):
             raise ParameterError(f"exponential paths need spot > 0; got {self.spot!r}")

@@ -47,7 +47,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import nnls
 
-from mixtune.checks import check_choice, check_positive, check_whole
+from mixtune import checks
 from mixtune.errors import ParameterError
 from mixtune_options._arrays import Array, Floats, read_only
 from mixtune_options._heston import LAW, IntegratedState, VarianceProcess, VarianceState, draw_integrated
@@ -157,10 +157,10 @@ class RoughHeston(VarianceProcess):
             if np.ndim(getattr(self, name)) > 0:
                 raise ParameterError(f"{name} of rough Heston must be one number, the same for all assets")
         super().__post_init__()
-        hurst = check_positive("hurst", self.hurst)
+        hurst = checks.check_positive("hurst", self.hurst)
         if hurst > 0.5:
             raise ParameterError(f"hurst must be above 0 and at most 1/2; got {self.hurst!r}")
-        check_choice("scheme", self.scheme, ("inverse-gaussian", "volterra", "markovian"))
+        checks.check_choice("scheme", self.scheme, ("inverse-gaussian", "volterra", "markovian"))
         substeps, lags = self.substeps, self.kernel_range
         if self.scheme != "inverse-gaussian":
             substeps = EULER_SUBSTEPS if substeps is None else substeps
@@ -172,8 +172,8 @@ class RoughHeston(VarianceProcess):
                     f"kernel_range must be two lags, 0 < shortest < longest; got {self.kernel_range!r}"
                 )
             lags = (float(ends[0]), float(ends[1]))
-        substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
-        factors = check_whole("factors", self.factors, least=2)
+        substeps = None if substeps is None else checks.check_whole("substeps", substeps, least=1)
+        factors = checks.check_whole("factors", self.factors, least=2)
         set_fields(self, hurst=hurst, substeps=substeps, factors=factors, kernel_range=lags)
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
@@ -181,7 +181,7 @@ class RoughHeston(VarianceProcess):
         if self.scheme != "inverse-gaussian":
             return chosen
         if chosen.substeps is None:
-            steps = self._steps(grid.maturity) * math.sqrt(TOLERANCE / check_positive("tolerance", tolerance))
+            steps = self._steps(grid.maturity) * math.sqrt(TOLERANCE / checks.check_positive("tolerance", tolerance))
             share = float(grid.steps.max()) / grid.maturity
             # Rounding must not add a step where an interval is a whole number of them.
             substeps = max(1, math.ceil(min(steps, MOST_STEPS) * share - 1e-9))

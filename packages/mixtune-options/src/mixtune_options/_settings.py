@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mixtune import checks
 from mixtune.arrays import torch_device
-from mixtune.checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
 from mixtune_options._arrays import Floats, read_only
 
@@ -152,13 +152,13 @@ class PriceSettings:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, ("rlsm", "lsm", "recurrent"))
-        check_choice("preset", "paper" if self.preset is None else self.preset, ("paper",))
+        checks.check_choice("method", self.method, ("rlsm", "lsm", "recurrent"))
+        checks.check_choice("preset", "paper" if self.preset is None else self.preset, ("paper",))
         for name, least in {"paths": 2, "upper_paths": 2, "inner_paths": 2, "degree": 1, "seed": 0}.items():
-            check_whole(name, getattr(self, name), least=least)
+            checks.check_whole(name, getattr(self, name), least=least)
         for name, least in {"training_paths": 2, "width": 1}.items():
             if getattr(self, name) is not None:
-                check_whole(name, getattr(self, name), least=least)
+                checks.check_whole(name, getattr(self, name), least=least)
         for name in ("in_the_money", "observe_hidden", "antithetic", "sobol", "upper", "greeks"):
             _check_flag(name, getattr(self, name))
         _check_flag("control", self.control is None or self.control)
@@ -174,7 +174,7 @@ class PriceSettings:
             raise ParameterError(f"sobol needs at least {least} paths for its standard error; got {self.paths}")
         if self.sobol and self.antithetic:
             raise ParameterError("antithetic and sobol exclude each other; Sobol points are balanced already")
-        check_positive("bias_tolerance", self.bias_tolerance)
+        checks.check_positive("bias_tolerance", self.bias_tolerance)
         if self.device is not None:
             # An error where it is missing; "cpu" is PyTorch's here.
             set_fields(self, device=torch_device("torch:cpu" if self.device == "cpu" else self.device))
@@ -238,7 +238,10 @@ class TimeGrid:
     discount: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        maturity, dates = check_positive("maturity", self.maturity), check_whole("dates", self.dates, least=1)
+        maturity, dates = (
+            checks.check_positive("maturity", self.maturity),
+            checks.check_whole("dates", self.dates, least=1),
+        )
         self._store(np.linspace(0.0, maturity, dates + 1), self.rate)
 
     @classmethod

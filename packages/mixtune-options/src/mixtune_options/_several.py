@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune.checks import check_whole
+from mixtune import checks
 from mixtune.errors import ParameterError
 from mixtune_options._arrays import Floats
 from mixtune_options._european import steps_bias, steps_for_all
@@ -222,7 +222,7 @@ def american_limit(
     >>> bool(abs(limit.price - 4.4865) < 0.01)  # by finite differences
     True
     """
-    counts = [check_whole("dates", count, least=1) for count in np.atleast_1d(np.asarray(dates, dtype=object))]
+    counts = [checks.check_whole("dates", count, least=1) for count in np.atleast_1d(np.asarray(dates, dtype=object))]
     if len(counts) < 2 or any(after <= before for before, after in pairwise(counts)):
         raise ParameterError(f"dates must be two or more increasing numbers such as (10, 20); got {dates!r}")
     settings = resolve_settings(settings, options)

@@ -31,8 +31,8 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import is_torch_array
 
+from mixtune import checks
 from mixtune.arrays import to_numpy
-from mixtune.checks import check_nonnegative, check_positive, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
 from mixtune.moments import Moments, loo_ridge
@@ -303,7 +303,7 @@ class PolynomialState(OneDateMap):
     scaling: DateScaling | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_whole("degree", self.degree, least=1)
+        checks.check_whole("degree", self.degree, least=1)
 
     def fitted(self, data: Sequence[PathData]) -> PolynomialState:
         return replace(self, n_assets=data[0].n_assets, scaling=DateScaling.of(data))
@@ -343,9 +343,9 @@ class RecurrentState(StateMap):
     scaling: DateScaling | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_whole("width", self.width, least=1)
-        check_positive("memory", self.memory)
-        check_positive("input_scale", self.input_scale)
+        checks.check_whole("width", self.width, least=1)
+        checks.check_positive("memory", self.memory)
+        checks.check_positive("input_scale", self.input_scale)
 
     def fitted(self, data: Sequence[PathData]) -> RecurrentState:
         return replace(self, scaling=DateScaling.of(data))
@@ -692,7 +692,7 @@ class Transfer(ContinuationModel):
     distance_rows: int | None = None
 
     def __post_init__(self) -> None:
-        check_nonnegative("ridge", self.ridge)
+        checks.check_nonnegative("ridge", self.ridge)
 
     def fit(self, stage: Stage, model: int) -> Array:
         moments = [m.output(model) for m in stage.moments]

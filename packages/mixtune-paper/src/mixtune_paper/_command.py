@@ -1,7 +1,6 @@
 """``mixtune reproduce``: the paper's tables, figures and statements, resumable, with one command."""
 
 import csv
-import importlib.util
 import io
 import logging
 import shlex
@@ -18,10 +17,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from mixtune import checks, files
 from mixtune.arrays import torch_device
-from mixtune.cli.outputs import print_json
-from mixtune.errors import MissingExtraError, MixtuneError, ParameterError
-from mixtune.files import write_file
+from mixtune.cli import outputs
+from mixtune.errors import MixtuneError, ParameterError
 from mixtune_paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
 
 ENGINES = ("local", "dask")
@@ -67,11 +66,11 @@ def reproduce(
 
     chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
     how = _how(chosen, jobs, engine, scheduler, device)
-    if any(each.name in FIGURES for each in chosen) and importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError("matplotlib", "report", "drawing figures")
+    if any(each.name in FIGURES for each in chosen):
+        checks.require_extra("matplotlib", "report", "drawing figures")
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     documents: dict[str, Any] = {}
-    checks: dict[str, Check] = {}
+    verified: dict[str, Check] = {}
     try:
         for each in chosen:
             summary = _study(console, each, runs=runs, seed=seed, out=out, **how)
@@ -84,7 +83,7 @@ def reproduce(
                     console.print(ON_DEVICE)
             console.print(f"Wrote {escape(', '.join(str(path) for path in written))}\n")
             documents[each.name] = summary.as_json()
-            checks |= summary.checks()
+            verified |= summary.checks()
     except KeyboardInterrupt:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"Stopped. {escape(_kept(out))}")
         raise typer.Exit(130) from None
@@ -98,13 +97,13 @@ def reproduce(
         fields = {"problem": error.fields["problem"], "kept": _kept(out)}
         raise MixtuneError("{problem}. {kept}", code=error.code, **fields) from error
     if what == "all":
-        documents["paper"] = verdicts = table_of(checks)
+        documents["paper"] = verdicts = table_of(verified)
         if not as_json:
             shown = [{name: row[name] for name in ("statement", "about", "verdict", "result")} for row in verdicts]
             _show_table(console, "Every statement of the paper", shown)
         console.print(f"Wrote {escape(str(_write_csv(out / 'paper.csv', verdicts)))}")
     if as_json:
-        print_json(documents if what == "all" else documents[what])
+        outputs.print_json(documents if what == "all" else documents[what])
 
 
 def execute_on_cluster(
@@ -126,7 +125,7 @@ def _write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
     writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
-    return write_file(path, text.getvalue().encode(), example="table1.csv")
+    return files.write_file(path, text.getvalue().encode(), example="table1.csv")
 
 
 def _kept(out: Path) -> str:
@@ -153,10 +152,7 @@ def _check_engine(engine: str, scheduler: str | None) -> None:
     if engine == "local" and scheduler is not None:
         raise ParameterError("--scheduler is for --engine dask; add it, or leave the scheduler out")
     if engine == "dask":
-        try:
-            importlib.import_module("distributed")
-        except ImportError as error:
-            raise MissingExtraError("distributed", "dask", "work on a Dask cluster") from error
+        checks.import_extra("distributed", "dask", "work on a Dask cluster")
         # Dask logs tracebacks when it loses a connection; a mixtune error reports this in one line. It sets up its
         # loggers when it is imported.
         for name in ("distributed", "distributed.client"):

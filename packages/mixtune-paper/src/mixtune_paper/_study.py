@@ -32,8 +32,8 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
+from mixtune import checks
 from mixtune.arrays import torch_device
-from mixtune.checks import check_whole
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome, ResultsStore
@@ -339,7 +339,7 @@ def run_study(
     ParameterError
         If ``out`` holds this experiment with another seed or other settings, or there is no such device.
     """
-    seed, jobs = check_whole("seed", seed), check_whole("jobs", jobs, least=1)
+    seed, jobs = checks.check_whole("seed", seed), checks.check_whole("jobs", jobs, least=1)
     made_with, doing = MADE_WITH, executor or partial(execute, jobs=jobs)
     if device is not None:
         together = check_together(experiment, device)
@@ -347,7 +347,7 @@ def run_study(
         made_with = f"{MADE_WITH}, {_describe_device(device)}"
         if executor is not None:
             raise ParameterError("a device does its runs by itself; leave the executor out")
-    runs = check_whole("runs", experiment.runs if runs is None else runs, least=1)
+    runs = checks.check_whole("runs", experiment.runs if runs is None else runs, least=1)
     with ResultsStore(out) as store:
         store.claim(experiment.name, experiment.configuration(seed, device))
         held = store.finished(experiment.name)

@@ -219,29 +219,6 @@ def check_array(
         raise DataError(f'the file holds "{what}" with numbers below {least:g}; save the model again')
 
 
-def arrays_below(arrays: Mapping[str, Any], part: Any) -> Arrays:
-    """The arrays of one of several parts: those whose name starts with the name or number of the part.
-
-    Examples
-    --------
-    >>> arrays_below({"0.bias": 1.5, "1.bias": 2.5}, 1)
-    {'bias': 2.5}
-    """
-    start = f"{part}."
-    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
-
-
-def joined_arrays(parts: Mapping[Any, Mapping[Any, Any]]) -> Arrays:
-    """The arrays of several parts in one dict, from which :func:`arrays_below` takes those of each.
-
-    Examples
-    --------
-    >>> joined_arrays({0: {"bias": 1.5}, 1: {"bias": 2.5}})
-    {'0.bias': 1.5, '1.bias': 2.5}
-    """
-    return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
-
-
 class Writer:
     """Turns values into JSON; arrays are collected in ``arrays``, named after their place.
 

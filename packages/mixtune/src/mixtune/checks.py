@@ -4,10 +4,12 @@ import math
 import operator
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from mixtune._messages import quoted as quoted
 from mixtune.arrays import check_unmasked, to_numpy
 from mixtune.errors import MissingExtraError, ParameterError
 
@@ -31,6 +33,12 @@ def import_extra(name: str, extra: str, purpose: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise MissingExtraError(name.split(".")[0], extra, purpose) from error
+
+
+def require_extra(name: str, extra: str, purpose: str) -> None:
+    """Say which extra of mixtune installs a module, where it is missing; it is not imported yet."""
+    if find_spec(name) is None:
+        raise MissingExtraError(name, extra, purpose)
 
 
 def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) -> float:

@@ -29,8 +29,10 @@ from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattere
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
+from mixtune.choice._remote import RemoteTasks
 from mixtune.choice._runs import choose_runs
 from mixtune.choice._settings import SETTINGS, ChoiceSettings
+from mixtune.choice._summed import SourceTerms, SummedSources
 from mixtune.moments import Sample, loo_ridge
 
 __all__ = ["MEAN_OF_LOCALS", "MIXTUNE", "OWN_ROWS", "POOLED"]
@@ -41,3 +43,5 @@ __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns",
 __all__ += ["loo_ridge", "mean_left_out", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]
 __all__ += ["transfer_gain", "tree_threads"]
+# Sources whose rows are elsewhere.
+__all__ += ["RemoteTasks", "SourceTerms", "SummedSources"]

@@ -112,6 +112,24 @@ class SummedTask:
             task.source, task.total, squares, task.products(), inside, finite, task.alone, float(task.negligible)
         )
 
+    @classmethod
+    def of_sums(cls, squares: Floats, clipped: Floats, count: int) -> SummedTask:
+        """A task that stands for ``count`` sources, from weighted means of their products (C, C)."""
+        own = len(SETTINGS.focal_ridges)
+        alone = int(np.argmin(np.diagonal(squares)[:own]))
+        nothing = np.zeros_like(squares)
+        finite = np.zeros(len(squares), dtype=bool)
+        return cls(0, 1.0, squares, clipped, nothing, finite, alone, stands_for=count)
+
+    @classmethod
+    def merged(cls, tasks: Sequence[SummedTask]) -> SummedTask:
+        """The sum of tasks, each weighed by the root of its test rows, with errors relative to its own rows alone."""
+        says = np.sqrt([task.total for task in tasks])
+        says = says / says.sum()
+        squares = sum(say * task.squares / max(task.errors[task.alone], 1e-12) for say, task in zip(says, tasks))
+        clipped = sum(say * task.clipped for say, task in zip(says, tasks))
+        return cls.of_sums(np.asarray(squares), np.asarray(clipped), len(tasks))
+
     @property
     def errors(self) -> Floats:
         """Mean squared error of every candidate."""

@@ -254,6 +254,41 @@ def show_domains(console: Any, model: Any) -> None:
         console.print("Errors are those of class scores, +1 for the class and -1 for any other.\n")
 
 
+def write_model(
+    model: Any,
+    rows: Mapping[str, int],
+    paths: Mapping[str, Path | None],
+    *,
+    title: str,
+    settings: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write the files of a fitted model, and give the verdict and the facts about it for JSON.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator.
+    rows
+        The number of rows of each domain.
+    paths
+        Where the "model" and its "report" go; None for neither.
+    title, settings
+        Of the report.
+    metadata
+        What the file of the model says beside the verdict.
+    """
+    from mixtune.report import give_verdict, model_facts, page_html
+
+    facts = model_facts(model, rows)
+    verdict = give_verdict(facts).sentence
+    if (path := paths["model"]) is not None:
+        model.save(path, metadata=plain({**metadata, "verdict": verdict, "rows": rows}))
+    if (path := paths["report"]) is not None:
+        write_file(path, page_html(facts, title=title, settings=settings).encode())
+    return {"verdict": verdict, **facts_document(facts), "written": dict(paths)}
+
+
 def show_written(console: Console, written: Mapping[str, Path | None]) -> None:
     """Name the files that were written."""
     for name, path in written.items():

@@ -11,7 +11,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
 
@@ -23,10 +24,10 @@ import pyarrow.types as kinds
 from mixtune._messages import Note, nearest, quoted, setting
 from mixtune.arrays import Booleans, Floats
 from mixtune.data import _parse_column as parse
-from mixtune.data._csv_files import CsvFormat
+from mixtune.data._csv_files import UTF8, CsvFormat
 from mixtune.data._embeddings import EmbeddedColumn
 from mixtune.data._parse_column import Cells, Fault, Written
-from mixtune.data._tables import Table, object_table, unusable_columns
+from mixtune.data._tables import Table, as_table, object_table, unusable_columns
 from mixtune.errors import DataError
 
 #: The level that stands for missing texts, and the one that stands for rare and for new texts.
@@ -410,6 +411,38 @@ class TableEncoder:
         if faults:
             raise unusable_columns(faults, where)
         return Encoded(X, names, tuple(notes), table)
+
+    def read(
+        self, table: Any, *, csv: CsvFormat | None = None, what: str = "the model", fill: str = ""
+    ) -> tuple[Floats, Floats, tuple[Note, ...]]:
+        """Inputs and the target of a table or file, both as numbers, and notes.
+
+        Parameters
+        ----------
+        table
+            A path, or what :meth:`encode` takes; with the target.
+        csv
+            How a CSV file is written; detected by default.
+        what
+            What needs the columns, as errors call it.
+        fill
+            What to do about missing values.
+        """
+        from mixtune.data._readers import read_file, read_table
+
+        where = str(table) if isinstance(table, str | Path) else "the table"
+        if isinstance(table, str | Path):
+            text = self.text_columns
+            table = read_table(table, csv or read_file(table, text=text).form or UTF8, text=text)
+        table = as_table(table, where)
+        names = (*self.inputs, self.target.name)
+        if lost := [name for name in names if name not in table.column_names]:
+            problem = f"{where} has no column {quoted(lost, 20)}, which {what} has"
+            raise DataError(f"{problem}; add it, or rename one", code="no-column")
+        # The target is read as inputs of numbers are, decimal commas and all.
+        both = replace(self, columns=(*self.columns, NumberColumn(self.target.name)))
+        encoded = both.encode(table, where, fill=fill)
+        return encoded.X[:, :-1], encoded.X[:, -1], encoded.notes
 
     def _check_columns(self, table: Table, where: str) -> None:
         if table.num_rows == 0:

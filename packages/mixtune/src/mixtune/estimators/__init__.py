@@ -49,6 +49,7 @@ from mixtune.estimators._table import TableModel, describe_rows, fit_table, new_
 if TYPE_CHECKING:
     from mixtune.estimators._multi_classifier import MultiDomainClassifier
     from mixtune.estimators._multi_domain import MultiDomainRegressor
+    from mixtune.estimators._summed import SourceSums, SummedRegressor
     from mixtune.streaming import StreamedSources
 
 __all__ = ["Candidate", "Compared", "FocalSplit", "JointRegressor"]
@@ -66,8 +67,9 @@ __all__ += ["OWN_ROWS", "compare_every"]
 __all__ += ["Inputs", "Typical", "describe_rows", "row_contributions", "user_columns"]
 __all__ += ["BOOSTING", "MEAN", "DomainColumnClassifier", "FocalMean", "LeftOutRows", "Measures", "left_out_rows"]
 __all__ += ["RIDGES", "WIDEST"]
+__all__ += ["SourceSums", "SummedRegressor"]
 
-_HOMES = {**LATER, "StreamedSources": "mixtune.streaming"}
+_HOMES = {**LATER, "SourceSums": "mixtune.estimators._summed", "StreamedSources": "mixtune.streaming"}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,12 +21,13 @@ from mixtune._messages import quoted
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import from_spec, given_spec, to_spec
-from mixtune.files import Arrays, read_model, write_model
+from mixtune.files import Arrays, arrays_below, joined_arrays, read_model, write_model
 from mixtune.weights import transport
 
 SPEC_VERSION = 1
 #: Estimators that are registered when their modules are imported, which happens when they are first used or loaded.
 LATER = {
+    "SummedRegressor": "mixtune.estimators._summed",
     "MultiDomainClassifier": "mixtune.estimators._multi_classifier",
     "MultiDomainRegressor": "mixtune.estimators._multi_domain",
 }
@@ -129,7 +130,7 @@ class Savable:
             "created_with": {**versions, "python": platform.python_version()},
             "metadata": dict(metadata or {}),
         }
-        return write_model(path, spec, _registry.joined_arrays({"feature_map": map_arrays, "model": writer.arrays}))
+        return write_model(path, spec, joined_arrays({"feature_map": map_arrays, "model": writer.arrays}))
 
     @classmethod
     def _stored_names(cls) -> list[str]:
@@ -266,9 +267,9 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     """
     spec, arrays = _read(path)
     _import_estimator(spec["estimator"]["name"])
-    map_arrays = _registry.arrays_below(arrays, "feature_map")
+    map_arrays = arrays_below(arrays, "feature_map")
     built_map = from_spec(spec["feature_map"], map_arrays, networks=networks, feature_map=feature_map)
-    model = _registry.Reader(_registry.arrays_below(arrays, "model"), built_map).read(spec["estimator"])
+    model = _registry.Reader(arrays_below(arrays, "model"), built_map).read(spec["estimator"])
     if not isinstance(model, Savable) or not isinstance(getattr(model, "coef_", None), np.ndarray):
         raise DataError(f"{path} holds no fitted estimator; save the model again")
     regressor: Any = getattr(model, "regressor_", model)

@@ -373,11 +373,8 @@ def new_model(
     kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
     feature_map: Any = None if linear else "auto"
     if random_width is not None:
-        from mixtune.features import Concatenate, Identity, RandomFeatures
+        from mixtune.features import columns_and_random
 
         (mean, spread), inputs = domains.input_scaling(), domains.focal_domain.n_columns
-        # With this scale units see a sum of variance one, however many columns there are.
-        units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": seed}
-        hidden = RandomFeatures(n_inputs=inputs, width=random_width, input_shift=mean, input_scale=spread, **units)
-        feature_map = Concatenate([Identity(inputs), hidden])
+        feature_map = columns_and_random(inputs, width=random_width, seed=seed, input_shift=mean, input_scale=spread)
     return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._registry import arrays_below, check_array, field_values, joined_arrays, register
+from mixtune._registry import check_array, field_values, register
 from mixtune.arrays import Array, Floats, Integers
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import through_numpy
 from mixtune.features._curves import Oriented
 from mixtune.features._random import RandomFeatures, read_random, write_random
+from mixtune.files import arrays_below, joined_arrays
 
 #: Rows times trees that are handled at a time, so that their places in all trees stay in the cache.
 PLACES = 1 << 18

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mixtune._messages import quoted
-from mixtune._registry import arrays_below, building, entry_named, field_values, joined_arrays, name_of, register
+from mixtune._registry import building, entry_named, field_values, name_of, register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import Clipped, Concatenate, FeatureMap, Identity, Projected, Scaled
 from mixtune.features._sklearn import probe, same_features
-from mixtune.files import array_digest, plain_spec
+from mixtune.files import array_digest, arrays_below, joined_arrays, plain_spec
 
 Spec = tuple[dict[str, Any], dict[str, Any]]
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune._registry import arrays_below, register
+from mixtune._registry import register
 from mixtune.arrays import Array
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import as_rows, check_finite, match_library
+from mixtune.files import arrays_below
 
 Settings = dict[str, Any]
 Arrays = dict[str, Any]

@@ -32,6 +32,7 @@ from mixtune.moments._ridge_paths import (
 from mixtune.moments._rows import RUN_ENTRIES, LazyRows, Rows
 from mixtune.moments._standardise import (
     Center,
+    LocalModel,
     Origin,
     Scaling,
     about,
@@ -49,7 +50,18 @@ from mixtune.moments._standardise import (
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
 __all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "RUN_ENTRIES", "Batch", "Center", "Directions", "Fit", "GramSystem"]
-__all__ += ["LazyRows", "LeaveOneOut", "Moments", "Origin", "Paths", "Posterior", "Regression", "RowSystem", "Rows"]
+__all__ += [
+    "LazyRows",
+    "LeaveOneOut",
+    "LocalModel",
+    "Moments",
+    "Origin",
+    "Paths",
+    "Posterior",
+    "Regression",
+    "RowSystem",
+    "Rows",
+]
 __all__ += ["Sample", "Scaling", "SolveStats", "SolverOptions", "System", "about", "augmented", "best_ridge"]
 __all__ += ["best_ridges", "check_alike", "check_target_size", "chunks", "common_center", "generalised_error"]
 __all__ += ["half_solve", "is_constant", "leave_one_out", "left_out_residuals", "local_heads", "loo_ridge"]

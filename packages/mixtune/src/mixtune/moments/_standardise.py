@@ -14,6 +14,8 @@ common weighted mean
 for the weighted problem, after which the intercept is ``ybar_w - xbar_w' coef``.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ import numpy as np
 
 from mixtune.arrays import EPSILON, Array, Floats, in_threads, is_numpy, match, namespace, slices, to_device, to_numpy
 from mixtune.errors import DataError
+from mixtune.moments._leave_one_out import Fit, leave_one_out
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import RUN_ENTRIES, Rows, ShiftedRows
 
@@ -168,6 +171,62 @@ class Origin(NamedTuple):
 
     features: Floats
     targets: Floats
+
+    @classmethod
+    def zero(cls, n_features: int) -> Origin:
+        """The point of zeros, for one target."""
+        return cls(np.zeros(n_features), np.zeros(()))
+
+    @classmethod
+    def of(cls, rows: Rows) -> Origin:
+        """The mean of rows that count alike."""
+        return cls(rows.X.mean(axis=0), np.asarray(rows.y.mean(axis=0)))
+
+    def rows(self, rows: Rows) -> Rows:
+        """Rows about this point."""
+        return Rows(rows.X - self.features, rows.y - self.targets, rows.sample_weight)
+
+    def moments(self, rows: Rows) -> Moments:
+        """Moments of ``[U, 1]`` of rows about this point; the rows themselves are not kept."""
+        return augmented(self.rows(rows)).without_rows()
+
+    def move(self, moments: Moments, to: Origin) -> Moments:
+        """Moments about this point as those about another."""
+        return about(moments, self, to)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalModel:
+    """Ridge regression of one domain with a free intercept: coefficients (p,), intercept, and the fit they are from."""
+
+    coef: Floats
+    intercept: float
+    fit: Fit
+
+    @classmethod
+    def of(cls, rows: Rows, ridge: float) -> LocalModel:
+        """Fit rows that count alike; sums are taken about their mean, which keeps the digits of a small variance.
+
+        Examples
+        --------
+        >>> rows = Rows(np.array([[0.0], [1.0], [2.0]]), np.array([1.0, 3.0, 5.0]))
+        >>> model = LocalModel.of(rows, 0.0)
+        >>> model.coef.round(12), round(model.intercept, 12)
+        (array([2.]), 1.0)
+        """
+        mean = Origin.of(rows)
+        near = augmented(mean.rows(rows))
+        rest = own_center(near)
+        centred = recentred(near, rest)
+        center = Center(mean.features + rest.features, mean.targets + rest.targets, rest.total)
+        coef = centred.head(ridge)
+        intercept = float(center.intercept(coef))
+        fit = Fit(coef[:, None], np.array([intercept]), centred.system, center, ridge, 1.0)
+        return cls(coef, intercept, fit)
+
+    def left_out_error(self, rows: Rows) -> float:
+        """Mean squared error on the rows behind it, each left out in turn."""
+        return leave_one_out(rows, self.fit).error
 
 
 def pooled_scale(moments: Sequence[Moments], origin: Origin | None = None) -> tuple[Floats, Floats, Floats]:

@@ -201,8 +201,8 @@ class PredictiveWeights(WeightRule):
         scores = np.where(np.isnan(losses), np.inf, losses) / (focal.count * focal.n_outputs)
         if not np.isfinite(scores[evidence.focal]):
             raise DataError("the focal head's error on its own rows overflows; rescale features and targets")
-        raw = self.shares(scores, evidence.focal)
-        return DomainWeights(normalise(raw, evidence.focal), evidence.names, evidence.focal, "predictive", scores)
+        values = self.of_errors(scores, evidence.focal)
+        return DomainWeights(values, evidence.names, evidence.focal, "predictive", scores)
 
     def shares(self, scores: Floats, focal: int = 0) -> Floats:
         """Weights before they are divided by their sum, from the errors of the heads on the focal domain.
@@ -215,6 +215,10 @@ class PredictiveWeights(WeightRule):
         array([1.   , 0.824, 0.   ])
         """
         return predictive_shares(scores, focal, self.sharing)
+
+    def of_errors(self, scores: Floats, focal: int = 0) -> Floats:
+        """Weights on the simplex from the errors of the heads on the focal domain."""
+        return normalise(self.shares(scores, focal), focal)
 
 
 def predictive_shares(scores: Floats, focal: int, sharing: float) -> Floats:

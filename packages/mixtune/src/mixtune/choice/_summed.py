@@ -9,7 +9,8 @@ priors from the sum of all sources. In validation a source takes its own part ou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -25,10 +26,10 @@ from mixtune.choice._model_averaging import (
     robust_errors,
 )
 from mixtune.choice._pooled import PooledFamily
+from mixtune.choice._remote import common_mean
 from mixtune.choice._settings import SETTINGS
-from mixtune.moments import Moments, Sample, roots_of
+from mixtune.moments import Moments, Origin, Rows, Sample, roots_of
 
-_TERMS = ("heads", "seconds", "evidence")
 #: Sizes of S that are tried, relative to what the noise of one row amounts to.
 SIZES = np.logspace(-3, 2, 11)
 
@@ -84,13 +85,17 @@ class SourceTerms:
     count: int
 
     @classmethod
-    def of(cls, terms: Sequence[SourceTerms]) -> SourceTerms:
-        """Sums over several."""
-        heads, seconds, likely = (np.sum([getattr(each, name) for each in terms], axis=0) for name in _TERMS)
-        return cls(heads, seconds, likely, sum(each.log_noise for each in terms), sum(each.count for each in terms))
+    def blank(cls, width: int) -> SourceTerms:
+        """The sums over no source, for ``width`` coefficients."""
+        sizes = len(SIZES)
+        return cls(np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes), 0.0, 0)
 
-    def without(self, other: SourceTerms) -> SourceTerms:
-        """The same sums without one source."""
+    def __add__(self, other: SourceTerms) -> SourceTerms:
+        heads, seconds = self.heads + other.heads, self.seconds + other.seconds
+        likely, noise = self.evidence + other.evidence, self.log_noise + other.log_noise
+        return SourceTerms(heads, seconds, likely, noise, self.count + other.count)
+
+    def __sub__(self, other: SourceTerms) -> SourceTerms:
         heads, seconds = self.heads - other.heads, self.seconds - other.seconds
         likely, noise = self.evidence - other.evidence, self.log_noise - other.log_noise
         return SourceTerms(heads, seconds, likely, noise, self.count - other.count)
@@ -140,59 +145,72 @@ def summed_pool(total: Sample, terms: SourceTerms | None) -> Pool:
     return Pool((FocalFamily(1), *learned, PooledFamily.learn([total])), total.columns)
 
 
-def summed_play(
-    own: Sample, total: Moments, start: PooledStart, terms: SourceTerms, rows: int, seed: int
-) -> SummedTask | None:
-    """One validation task of a source, without its own part of the sums; None where it has no rows to spare.
+@dataclass(frozen=True, eq=False)
+class SummedSources:
+    """What all sources know of the sum of their moments: it, the common mean, and what targets are divided by."""
 
-    ``own`` and ``total`` are about the common mean, with targets divided as agreed; ``rows`` is how many the focal
-    domain has.
-    """
-    count = len(own.known.y)
-    if count < rows + max(8, rows // 4):
-        return None
-    others = terms.without(start.posteriors(own))
-    rest = Sample(total - own.moments.without_rows())
-    order = np.random.default_rng([seed, count]).permutation(by_content(own.known))
-    task, test = own.part(order[:rows]), own.known.part(order[rows : rows + SETTINGS.test_rows])
-    pool = summed_pool(rest, others)
-    heads, left_out, _ = joined_paths(pool.fits(task, np.ones(1)))
-    negligible = negligible_error(task)
-    alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
-    residuals = test.y - (heads[:, :-1] @ test.X.T + heads[:, -1:])
-    return SummedTask.of(ValidationTask(0, residuals, test.weight, left_out, alone, negligible))
+    total: Moments
+    mean: Origin
+    size: float
 
+    @classmethod
+    def of(cls, focal: Rows, total: Moments) -> SummedSources:
+        """From focal rows and the sum of the moments of ``[U, 1]`` of all sources."""
+        whole = cls(total, common_mean(focal, [total], Origin.zero(focal.shape[1])), 1.0)
+        return replace(whole, size=target_scale([whole.sample(focal), whole.near]))
 
-def choose_summed(focal: Sample, total: Sample, terms: SourceTerms | None, tasks: Sequence[SummedTask]) -> Choice:
-    """The choice from sums over all sources, over their posteriors, and over their validation tasks."""
-    size = target_scale([focal, total])
-    pool = summed_pool(total.divided(size), terms)
-    plan = Plan(None, max(round(focal.total), 1), False, [])
-    return choose(focal, [total], plan=plan, tasks=tasks, pool=pool)
+    @staticmethod
+    def no_terms(width: int) -> SourceTerms:
+        """Sums over the posteriors of no source, for ``width`` coefficients."""
+        return SourceTerms.blank(width)
 
+    @staticmethod
+    def candidates() -> int:
+        """How many candidates there are."""
+        width = 2
+        unit = Sample(Moments(9, 3.0 * np.eye(width), np.zeros(width), 9.0))
+        blank = SourceTerms.blank(width)
+        terms = replace(blank, seconds=np.tile(np.eye(width), (len(SIZES), 1, 1)), count=1)
+        return len(summed_pool(unit, terms).labels)
 
-def merged_task(tasks: Sequence[SummedTask]) -> SummedTask:
-    """The sum of tasks, each weighed by the root of its test rows, with errors relative to the fit to its own rows."""
-    says = np.sqrt([task.total for task in tasks])
-    says = says / says.sum()
-    squares = sum(say * task.squares / max(task.errors[task.alone], 1e-12) for say, task in zip(says, tasks))
-    clipped = sum(say * task.clipped for say, task in zip(says, tasks))
-    return task_of_sums(np.asarray(squares), np.asarray(clipped), len(tasks))
+    @cached_property
+    def near(self) -> Sample:
+        """The sum about the common mean, targets divided."""
+        zero = Origin.zero(len(self.mean.features))
+        return Sample(zero.move(self.total, self.mean)).divided(self.size)
 
+    def sample(self, rows: Rows) -> Sample:
+        """Rows of one domain likewise."""
+        return Sample.of(self.mean.rows(rows)).divided(self.size)
 
-def task_of_sums(squares: Floats, clipped: Floats, count: int) -> SummedTask:
-    """A task that stands for ``count`` sources, from weighted means of their products (C, C)."""
-    own = len(SETTINGS.focal_ridges)
-    alone = int(np.argmin(np.diagonal(squares)[:own]))
-    nothing = np.zeros_like(squares)
-    finite = np.zeros(len(squares), dtype=bool)
-    return SummedTask(0, 1.0, squares, clipped, nothing, finite, alone, stands_for=count)
+    def terms(self, rows: Rows) -> SourceTerms:
+        """What one source adds to the sums over posteriors."""
+        return PooledStart.of(self.near).posteriors(self.sample(rows))
 
+    def play(self, rows: Rows, terms: SourceTerms, count: int, seed: int) -> SummedTask | None:
+        """One validation task of a source, without its own part of the sums; None where it has no rows to spare.
 
-def summed_labels() -> list[Label]:
-    """The candidates of a choice from sums."""
-    width = 2
-    unit = Sample(Moments(9, 3.0 * np.eye(width), np.zeros(width), 9.0))
-    nothing = np.zeros((len(SIZES), width))
-    terms = SourceTerms(nothing, np.tile(np.eye(width), (len(SIZES), 1, 1)), nothing[:, 0], 0.0, 1)
-    return summed_pool(unit, terms).labels
+        ``rows`` are all rows of the source, ``terms`` the sums over all sources, and ``count`` is how many rows the
+        focal domain has.
+        """
+        own = self.sample(rows)
+        if len(own.known.y) < count + max(8, count // 4):
+            return None
+        others = terms - PooledStart.of(self.near).posteriors(own)
+        rest = Sample(self.near.moments - own.moments.without_rows())
+        order = np.random.default_rng([seed, len(own.known.y)]).permutation(by_content(own.known))
+        task, test = own.part(order[:count]), own.known.part(order[count : count + SETTINGS.test_rows])
+        pool = summed_pool(rest, others)
+        heads, left_out, _ = joined_paths(pool.fits(task, np.ones(1)))
+        negligible = negligible_error(task)
+        alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
+        residuals = test.y - (heads[:, :-1] @ test.X.T + heads[:, -1:])
+        return SummedTask.of(ValidationTask(0, residuals, test.weight, left_out, alone, negligible))
+
+    def choose(self, rows: Rows, terms: SourceTerms | None, tasks: Sequence[SummedTask]) -> Choice:
+        """The choice for focal rows, from these sums, those over posteriors, and those over validation tasks."""
+        plain = replace(self, size=1.0)
+        focal, total = plain.sample(rows), plain.near
+        pool = summed_pool(total.divided(target_scale([focal, total])), terms)
+        plan = Plan(None, max(round(focal.total), 1), False, [])
+        return choose(focal, [total], plan=plan, tasks=tasks, pool=pool)
