@@ -112,7 +112,7 @@ def test_unknown_experiments_and_folders(run, tmp_path):
 
 
 def test_missing_matplotlib_is_told_before_any_work(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match="matplotlib"):
         run("figure1", "--out", tmp_path / "results")
     assert not (tmp_path / "results").exists()
