@@ -16,9 +16,7 @@ from mixtune import (
     wasserstein_distance,
 )
 from mixtune.errors import DataError, ParameterError
-from mixtune.weights import Diameter, GivenWeights, TransportDistance
-from mixtune.weights._rule import normalise, predictive_shares
-from mixtune.weights._wasserstein import softmin
+from mixtune.weights import Diameter, GivenWeights, TransportDistance, normalise, predictive_shares
 from problems import make_rows
 
 scores = st.lists(st.floats(0, 1e300, allow_nan=False), min_size=1, max_size=8).map(np.array)
@@ -35,14 +33,15 @@ def test_predictive_never_overflows(s, sharing, focal):
     assert on_simplex(normalise(predictive_shares(s, focal, sharing), focal), focal)
 
 
-@given(scores, settings_, settings_, st.integers(0, 7))
-def test_softmin_never_overflows(relevance, temperature, threshold, focal):
-    focal = focal % len(relevance)
-    admitted = relevance <= threshold
-    admitted[focal] = True
-    values = normalise(softmin(relevance, admitted, temperature), focal)
-    assert on_simplex(values, focal)
-    assert np.all(values[~admitted] == 0)
+@given(st.lists(st.floats(-1e150, 1e150), min_size=1, max_size=8), settings_, settings_, st.integers(0, 7))
+def test_wasserstein_never_overflows(places, temperature, threshold, focal):
+    """Of domains of one row each, whose distances are those of the rows."""
+    focal = focal % len(places)
+    rule = WassersteinWeights(temperature, threshold, rescale=False, floor=False)
+    weights = rule.weigh_clouds([[[place]] for place in places], focal=focal)
+    assert on_simplex(weights.values, focal)
+    assert np.all(weights.values[~weights.admitted] == 0)
+    assert weights.admitted[focal]
 
 
 @given(scores.filter(lambda s: s.max() < 1e100), st.floats(1e-3, 1e3), st.floats(1e-100, 1e100))
