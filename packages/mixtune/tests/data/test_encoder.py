@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extras import extra
-from mixtune.data import DateColumn, LevelColumn, NumberColumn, TableEncoder, TargetColumn
-from mixtune.data._infer import Part, infer_columns
+from mixtune.data import DateColumn, LevelColumn, NumberColumn, TableEncoder, TargetColumn, read_training
 from mixtune.errors import DataError
 
 pd = extra("pandas")
