@@ -348,3 +348,25 @@ def test_what_is_missing_is_named():
 def test_refused_settings(make):
     with pytest.raises(ParameterError):
         make()
+
+
+def test_t_gain_is_the_mean_relevance_less_that_of_the_focal_domain():
+    """Written out: what the sources add to the bound, which is negative where they improve it."""
+    domains = Domains.from_dict(clouds(sizes=(5, 400, 20)), focal="a")
+    weights = WassersteinWeights(3.0, 2.0).weigh(domains=domains)
+    mean = sum(value * relevance for value, relevance in zip(weights.values, weights.relevance))
+    assert weights.t_gain == pytest.approx(mean - weights.relevance[0], rel=1e-12)
+    alone = WassersteinWeights(3.0, 0.0).weigh(domains=domains)
+    assert alone.t_gain == pytest.approx(0.0, abs=1e-15)
+
+
+def test_weights_as_a_frame_have_scores_where_the_rule_compared_something():
+    pytest.importorskip("pandas")
+    domains = Domains.from_dict(clouds(), focal="a")
+    weights = WassersteinWeights(1.0).weigh(domains=domains)
+    frame = weights.to_frame()
+    assert frame.columns.tolist() == ["domain", "weight", "score"]
+    assert frame["domain"].tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(frame["weight"], weights.values)
+    np.testing.assert_array_equal(frame["score"], weights.scores)
+    assert EqualWeights().weigh(domains=domains).to_frame().columns.tolist() == ["domain", "weight"]
