@@ -147,7 +147,7 @@ def test_large_mapped_arrays_are_streamed_and_small_ones_read(tmp_path):
     expected = clone(model).fit(X, y, sources={**sources, "here": sources["s0"]})
     assert_same_fit(clone(model).fit(X, y, sources=given), expected, tolerance=1e-8)
     with pytest.raises(DataError, match="cannot have sample weights"):
-        Sources({"a": (*pairs["s0"], np.ones(30))})
+        Sources({**pairs, "s0": (*pairs["s0"], np.ones(len(pairs["s0"][1])))})
 
 
 def test_ready_moments_are_sources():
