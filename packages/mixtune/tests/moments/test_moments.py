@@ -430,10 +430,10 @@ def test_targets_in_other_units(n):
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
-@pytest.mark.parametrize("keep_rows", [False, True])
-def test_many_small_blocks_are_the_rows(size, keep_rows):
+@pytest.mark.parametrize("options", [{}, {"keep_rows": False}, {"keep_rows": True}], ids=str)
+def test_many_small_blocks_are_the_rows(size, options):
     U, y = make_rows(np.random.default_rng(0), 60, 5, None)
     blocks = ((U[i : i + size], y[i : i + size]) for i in range(0, 60, size))
-    found = Moments.from_blocks(blocks, keep_rows=keep_rows)
+    found = Moments.from_blocks(blocks, **options)
     same(found, Moments.from_rows(U, y))
-    assert found.keeps_rows == keep_rows
+    assert found.keeps_rows == options.get("keep_rows", False)

@@ -8,14 +8,14 @@ from mixtune.moments import GramSystem, RowSystem, SolverOptions
 WALK = SolverOptions("iterative")
 
 
-def system_of(values, *, n=None, seed=0):
+def system_of(values, *, n=None, outputs=1, seed=0):
     """Rows whose inner products have these eigenvalues."""
     rng = np.random.default_rng(seed)
     p = len(values)
     left = np.linalg.qr(rng.standard_normal((n or 2 * p, p)))[0]
     right = np.linalg.qr(rng.standard_normal((p, p)))[0]
     U = (left * np.sqrt(values)) @ right.T
-    return RowSystem(U, U @ rng.standard_normal((p, 1)) + rng.standard_normal((len(U), 1)))
+    return RowSystem(U, U @ rng.standard_normal((p, outputs)) + rng.standard_normal((len(U), outputs)))
 
 
 def steps(system, shift):
@@ -72,15 +72,18 @@ def test_a_matrix_of_low_rank_is_found_whole(rank):
     np.testing.assert_allclose((sketch.vectors * sketch.values) @ sketch.vectors.T, half @ half.T, atol=1e-8)
 
 
-def test_what_the_steps_took():
-    """Products for the sketch, then two products with the rows and two with the sketch a step."""
-    system = system_of(np.geomspace(1e4, 1e-4, 240), n=300)
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_what_the_steps_took(outputs):
+    """Products for the sketch, then two products with the rows and two with the sketch a step and output."""
+    system = system_of(np.geomspace(1e4, 1e-4, 240), n=300, outputs=outputs)
     stats = steps(system, 0.1).stats
     rank, entries = stats.rank, 300 * 240
     assert 0 < rank == system.sketch.drawn <= 60
     assert stats.iterations > 0
-    assert stats.flops == 4 * rank * (entries + 2 * 240 * rank) + stats.iterations * 4 * (entries + 240 * rank)
-    assert stats.bytes == 8 * 240 * (4 * rank + 8)
+    assert stats.flops == 4 * rank * (entries + 2 * 240 * rank) + stats.iterations * outputs * 4 * (
+        entries + 240 * rank
+    )
+    assert stats.bytes == 8 * 240 * (4 * rank + 8 * outputs)
 
 
 def test_the_sketch_doubles_while_that_pays():
