@@ -102,6 +102,7 @@ def test_rows_made_when_asked_for_are_those_made_at_once(weighted):
         np.testing.assert_array_equal(one.y, other.y)
         np.testing.assert_array_equal(one.weight, other.weight)
     np.testing.assert_array_equal(lazy.sizes, whole.sizes)
+    np.testing.assert_allclose(whole.sizes, [np.sum(np.abs(whole.X) ** power, axis=1) for power in (2, 3)])
     direction = rng.standard_normal(200)
     np.testing.assert_allclose(lazy.along(direction), given.X[:, :200] @ (2 * direction) - direction.sum())
     assert max(made) < 700  # never all rows at once, unless they are asked for
