@@ -7,8 +7,16 @@ import pickle
 
 import pytest
 
-from mixtune._messages import Note, Wording, setting
-from mixtune.errors import ConvergenceError, DataError, MissingExtraError, MixtuneError, ParameterError
+from mixtune.errors import (
+    ConvergenceError,
+    DataError,
+    MissingExtraError,
+    MixtuneError,
+    Note,
+    ParameterError,
+    Wording,
+    setting,
+)
 
 
 def test_fields_are_never_read_as_text():

@@ -34,11 +34,17 @@ def test_the_memory_limit_is_that_of_the_library():
 
 
 def test_the_rooms_that_work_are_not_imported_for_the_help():
-    code = "import sys, mixtune.cli._fit, mixtune.cli._predict; print(sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "mixtune.cli.inputs" in loaded
-    assert "'mixtune.estimators" not in loaded
-    assert "'sklearn'" not in loaded
+    code = (
+        "import atexit, sys; from mixtune.cli import main; atexit.register(lambda: print(sorted(sys.modules))); main()"
+    )
+    for command in ("fit", "predict"):
+        told = subprocess.run(
+            [sys.executable, "-c", code, command, "--help"], capture_output=True, text=True, check=True
+        )
+        *_, loaded = told.stdout.splitlines()
+        assert "mixtune.cli.inputs" in loaded
+        assert "'mixtune.estimators" not in loaded
+        assert "'sklearn'" not in loaded
 
 
 def test_a_fit_on_a_cluster_without_workers_ends(tmp_path):

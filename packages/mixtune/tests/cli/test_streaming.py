@@ -90,8 +90,7 @@ def test_on_a_cluster(tmp_path, data):
     assert "at most 20 rows of every domain but the focal one were drawn at random" in facts["notes"][0]
 
 
-def test_what_cannot_be_streamed_is_said(tmp_path, data, monkeypatch):
-    monkeypatch.setattr("mixtune.streaming._dask.CONNECT_SECONDS", 1)
+def test_what_cannot_be_streamed_is_said(tmp_path, data):
     text = sites(tmp_path / "text.csv")
     message = refused("fit", text, *SITES, "--stream")
     assert 'column "colour"' in message
@@ -112,7 +111,7 @@ def test_what_cannot_be_streamed_is_said(tmp_path, data, monkeypatch):
     assert "--scheduler is for --engine dask" in refused("fit", data, *SITES, "--scheduler", "tcp://127.0.0.1:1")
     assert "memory_limit='much' must be a size" in refused("fit", data, *SITES, "--stream", "--memory-limit", "much")
     assert "no Dask scheduler answers" in refused(
-        "fit", data, *SITES, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:1"
+        "fit", data, *SITES, "--engine", "dask", "--scheduler", "nowhere://127.0.0.1:1"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from cli.command_line import as_json, run
 from extras import extra
 from mixtune import TableModel, fit_table
-from mixtune.data import TableEncoder, _embeddings
+from mixtune.data import TableEncoder
 from mixtune.errors import DataError, ParameterError
 
 torch = extra("torch")
@@ -21,11 +21,7 @@ sentence_transformers = extra("sentence_transformers")
 class Tiny:
     """A sentence encoder of two numbers: how many words there are, and how many of them are "good"."""
 
-    identity = "tiny encoder"
     calls = 0
-
-    def items(self, texts):
-        return list(texts)
 
     def transform(self, texts):
         Tiny.calls += len(texts)
@@ -35,16 +31,21 @@ class Tiny:
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    _embeddings.encoder_of.cache_clear()
-    yield
-    _embeddings.encoder_of.cache_clear()
 
 
 @pytest.fixture
-def tiny(monkeypatch):
+def tiny(tmp_path, monkeypatch):
+    """The folder of that encoder, in place of one that sentence-transformers saved."""
     Tiny.calls = 0
-    monkeypatch.setattr(_embeddings, "TextEncoder", lambda folder: Tiny())
-    return Tiny
+    monkeypatch.setattr("mixtune.data.real.frozen_sentence_encoder", lambda folder: Tiny())
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "weights").write_text("none")
+    return tmp_path / "tiny"
+
+
+def fit(table, folder):
+    settings = {"target": "stars", "domain": "site", "focal": "a", "text": "review", "linear": True}
+    return fit_table(table, **settings, text_model=folder)
 
 
 def reviews():
@@ -56,15 +57,15 @@ def reviews():
 
 def test_text_becomes_numbers_once(tiny):
     table = reviews()
-    model = fit_table(table, target="stars", domain="site", focal="a", text="review", linear=True)
+    model = fit(table, tiny)
     assert model.encoder.names == ("review [0]", "review [1]")
-    assert 'column "review" became 2 numbers by tiny encoder' in model.notes
+    assert any('column "review" became 2 numbers by sentence encoder' in note for note in model.notes)
     new = model.predict({"review": ["good good film", None]})
     assert abs(new[0] - 2.0) < 0.2
     distinct = len(set(table["review"]))
-    assert tiny.calls == 1 + distinct + 1  # one to tell the width, every text once, the new one
-    fit_table(table, target="stars", domain="site", focal="a", text="review", linear=True)
-    assert tiny.calls == 1 + distinct + 1  # all from the cache
+    assert Tiny.calls == 1 + distinct + 1  # one to tell the width, every text once, the new one
+    fit(table, tiny)
+    assert Tiny.calls == 1 + distinct + 1  # all from the cache
 
 
 def test_text_on_the_command_line(tiny, tmp_path):
@@ -74,28 +75,30 @@ def test_text_on_the_command_line(tiny, tmp_path):
     )
     out = tmp_path / "model.mixtune"
     names = ("--target", "stars", "--domain", "site", "--focal", "a")
-    assert as_json("fit", tmp_path / "reviews.csv", *names, "--text", "review", "--out", out)["columns"] == [
+    text = ("--text", "review", "--text-model", tiny)
+    assert as_json("fit", tmp_path / "reviews.csv", *names, *text, "--out", out)["columns"] == [
         "review [0]",
         "review [1]",
     ]
-    assert "text: 2 numbers by tiny encoder" in run("inspect", out, columns="120").out
+    assert "text: 2 numbers by sentence encoder" in run("inspect", out, columns="120").out
     assert run("predict", out, tmp_path / "reviews.csv", "--out", tmp_path / "new.csv").code == 0
     loaded = TableModel.load(out)
     assert loaded.predict({"review": ["good film"]}).shape == (1,)
-    done = run("fit", tmp_path / "reviews.csv", *names, "--text", "revue")
+    done = run("fit", tmp_path / "reviews.csv", *names, "--text", "revue", "--text-model", tiny)
     assert done.code == 2
     assert "--text review" in done.err
 
 
-def test_another_encoder_is_refused(tiny, monkeypatch):
-    model = fit_table(reviews(), target="stars", domain="site", focal="a", text="review", linear=True)
-    monkeypatch.setattr(Tiny, "identity", "another encoder")
-    with pytest.raises(DataError, match="encoded by tiny encoder in training, and another encoder is here"):
-        model.predict({"review": ["good"]})
+def test_another_encoder_is_refused(tiny):
+    model = fit(reviews(), tiny)
+    spec = json.loads(json.dumps(model.encoder.to_dict()))
+    spec["columns"][0]["identity"] = "another encoder"
+    with pytest.raises(DataError, match=r"encoded by another encoder in training, and sentence encoder \w+ is here"):
+        TableEncoder.from_dict(spec).encode({"review": ["good"]})
 
 
 def test_descriptions_of_files_are_checked(tiny):
-    model = fit_table(reviews(), target="stars", domain="site", focal="a", text="review", linear=True)
+    model = fit(reviews(), tiny)
     spec = json.loads(json.dumps(model.encoder.to_dict()))
     assert TableEncoder.from_dict(spec) == model.encoder
     for name, value in {"width": 10**9, "content": "code", "network": None}.items():
@@ -157,20 +160,23 @@ def pictures(tmp_path, network):
     return table, network
 
 
-def test_images(pictures, tmp_path, monkeypatch):
+def test_images(pictures, tmp_path):
     table, network = pictures
     options = {"target": "red", "domain": "site", "focal": "a", "images": "photo", "linear": True}
     model = fit_table(table, **options, image_model=network)
     assert len(model.encoder.names) == 4
     np.testing.assert_allclose(model.predict({"photo": table["photo"]}), table["red"], atol=0.05)
     # Files are known by what they hold: a copy under another name is not computed again.
-    monkeypatch.setattr(_embeddings.ImageEncoder, "transform", lambda *_: pytest.fail("not from the cache"))
+    model.predict({"photo": table["photo"]})
+    cached = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    assert cached
     copies = []
     for path in table["photo"]:
         copies.append(path.replace(".png", "-copy.png"))
         with open(path, "rb") as old, open(copies[-1], "wb") as new:
             new.write(old.read())
     np.testing.assert_array_equal(model.predict({"photo": copies}), model.predict({"photo": table["photo"]}))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()} == cached
     with pytest.raises(DataError, match="1 of 1 are missing"):
         model.predict({"photo": [str(tmp_path / "none.png")]})
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extras import extra
-from mixtune.data import DateColumn, LevelColumn, NumberColumn, TableEncoder, TargetColumn
-from mixtune.data._infer import Part, infer_columns
+from mixtune.data import DateColumn, LevelColumn, NumberColumn, TableEncoder, TargetColumn, read_training
 from mixtune.errors import DataError
 
 pd = extra("pandas")
@@ -256,9 +255,9 @@ def as_columns(rows):
 
 
 def learned(rows):
-    part = Part("the table", as_columns(rows))
-    columns, _ = infer_columns([part], ["x", "c", "b"], impute=True, max_levels=30, categories=["c"])
-    return TableEncoder(tuple(columns), TargetColumn("y"), impute=True)
+    table = as_columns(rows).append_column("y", pa.array(np.arange(5.0, 5.0 + len(rows))))
+    table = table.append_column("site", pa.array(["s"] * len(rows)))
+    return read_training(table, target="y", domain="site", focal="s", categories=["c"]).encoder
 
 
 @given(rows=TABLES, data=st.data())

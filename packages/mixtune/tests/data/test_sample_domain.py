@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from extras import extra
-from mixtune.data import Domains
-from mixtune.data._domains import rows_by_label
+from mixtune.data import Domains, rows_by_label
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import split_sample_domain
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.interpolate import BSpline
 
-from mixtune.features._curves import DEGREE, Splines
+from mixtune.features import Splines
+
+DEGREE = 2
 
 
 @pytest.mark.parametrize("count", [3, 4, 7])

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import PolynomialFeatures
 
-from mixtune.features import Concatenate, Identity, RandomFeatures, SklearnFeatures, TorchFeatures, _torch
-from mixtune.features._torch import device_slices, host_features, map_rows, placed
+from mixtune.features import (
+    Concatenate,
+    Identity,
+    RandomFeatures,
+    SklearnFeatures,
+    TorchFeatures,
+    device_slices,
+    host_features,
+    map_rows,
+    placed,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -39,18 +48,21 @@ MAPS = {
 
 
 @pytest.mark.parametrize("make", MAPS.values(), ids=MAPS)
-def test_features_are_those_of_numpy(make, monkeypatch):
+def test_features_are_those_of_numpy(make):
     feature_map = make()
     right = np.asarray(feature_map.transform(X))
     tensors = map_rows(placed(feature_map, "cpu"), X, None, "cpu")
     assert torch.is_tensor(tensors)
     np.testing.assert_allclose(tensors.numpy(), right, rtol=1e-12, atol=1e-13)
-    whole = host_features(feature_map, X, None, "cpu")
-    monkeypatch.setattr(_torch, "BLOCK_ENTRIES", 8 * right.shape[1])
-    blocks = host_features(feature_map, X, None, "cpu")
-    for found in (whole, blocks):
-        assert isinstance(found, np.ndarray)
-        np.testing.assert_allclose(found, right, rtol=1e-6 if make is network else 1e-12, atol=1e-7)
+    found = host_features(feature_map, X, None, "cpu")
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, right, rtol=1e-6 if make is network else 1e-12, atol=1e-7)
+
+
+def test_features_of_many_rows_are_made_in_blocks():
+    many = np.arange(50_000.0)[:, None] + np.arange(700.0)
+    assert len(device_slices(*many.shape)) > 1
+    np.testing.assert_array_equal(host_features(Identity(700), many, None, "cpu"), many)
 
 
 def test_columns_are_picked_by_name():
@@ -72,7 +84,11 @@ def test_modules_are_copied_unless_they_have_a_device_of_their_own():
     assert placed(feature_map, None) is feature_map
 
 
-def test_blocks_cover_all_rows():
-    width = _torch.BLOCK_ENTRIES // 4
-    assert [(part.start, part.stop) for part in device_slices(9, width)] == [(0, 4), (4, 8), (8, 9)]
-    assert [(part.start, part.stop) for part in device_slices(2, 10 * _torch.BLOCK_ENTRIES)] == [(0, 1), (1, 2)]
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (9, 8_000_000), (2, 10**9), (10**6, 100)])
+def test_blocks_cover_all_rows(rows, width):
+    blocks = list(device_slices(rows, width))
+    assert [index for part in blocks for index in (part.start, part.stop)][1:-1] == [
+        edge for part in blocks[1:] for edge in (part.start, part.start)
+    ]
+    assert (blocks[0].start, blocks[-1].stop) == (0, rows)
+    assert max(part.stop - part.start for part in blocks) <= max(1, 2**25 // width)

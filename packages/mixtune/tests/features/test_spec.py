@@ -24,7 +24,6 @@ from sklearn.preprocessing import (
 )
 from torch import nn
 
-from mixtune import _registry
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import (
     Concatenate,
@@ -33,13 +32,12 @@ from mixtune.features import (
     RandomFeatures,
     SklearnFeatures,
     TorchFeatures,
-    _random,
     from_spec,
     given_spec,
     register_feature_map,
     to_spec,
 )
-from mixtune.files import read_model, write_model
+from mixtune.files import array_digest, read_model, write_model
 
 X = np.random.default_rng(5).standard_normal((40, 4)) * [1, 10, 0.1, 3] + 1
 
@@ -55,11 +53,6 @@ def assert_same(found, expected, rows=X):
     assert U.dtype == V.dtype
     assert U.shape == V.shape
     assert U.tobytes() == V.tobytes()
-
-
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    monkeypatch.setattr(_registry, "ENTRIES", dict(_registry.ENTRIES))
 
 
 def test_nothing_comes_back_as_nothing(tmp_path):
@@ -108,20 +101,22 @@ def test_all_settings_of_random_features_come_back(tmp_path):
         back.weights[0] = 1
 
 
-def test_stored_weights_win_over_the_seed(tmp_path, monkeypatch):
-    """As if a later NumPy drew other numbers from the same seed."""
-    features = Concatenate([RandomFeatures(n_inputs=4, width=3, seed=0)])
-    path = write_model(tmp_path / "a", *to_spec(features))
-    draw = _random._draw
-    monkeypatch.setattr(_random, "_draw", lambda *args: draw(*args) + 1)
+def test_stored_weights_win_over_the_seed(tmp_path):
+    """As from another NumPy, which drew other numbers from the same seed."""
+    features = RandomFeatures(n_inputs=4, width=3, seed=0)
+    spec, arrays = to_spec(features)
+    arrays = {**arrays, "weights": arrays["weights"] + 1}
+    path = write_model(tmp_path / "a", spec | {"sha256": array_digest(arrays)}, arrays)
     back = from_spec(*read_model(path))
-    assert_same(back, features)
-    assert not np.array_equal(RandomFeatures(n_inputs=4, width=3, seed=0).weights, features.maps[0].weights)
-    assert_same(copy.deepcopy(back), features)
-    assert_same(pickle.loads(pickle.dumps(back)), features)  # noqa: S301
-    assert_same(through_a_file(back, tmp_path), features)
-    assert isinstance(back.maps[0], RandomFeatures)
-    assert not back.maps[0].weights.flags.writeable
+    np.testing.assert_array_equal(back.weights, features.weights + 1)
+    assert not back.weights.flags.writeable
+    joint = Concatenate([back])
+    for same in (back, copy.deepcopy(back), pickle.loads(pickle.dumps(back)), through_a_file(back, tmp_path)):  # noqa: S301
+        assert_same(same, back)
+    for same in (copy.deepcopy(joint), pickle.loads(pickle.dumps(joint)), through_a_file(joint, tmp_path)):  # noqa: S301
+        assert_same(same, joint)
+        assert isinstance(same.maps[0], RandomFeatures)
+        assert not same.maps[0].weights.flags.writeable
 
 
 FRAME = pd.DataFrame(X, columns=["u", "v", "w", "x"])
@@ -315,40 +310,42 @@ def test_unknown_maps_are_refused_with_the_remedies(feature_map):
         to_spec(feature_map)
 
 
-def register(**changes):
-    functions = {
-        "write": lambda scaled: ({"n": 1}, {"factor": scaled.factor}),
-        "read": lambda settings, arrays: Scaled(arrays["factor"]),
-    }
-    register_feature_map("test.scaled", Scaled, **{**functions, **changes})
+class Registered(Scaled):
+    """Known by the tests below, under one name each."""
+
+
+class Misread(Scaled):
+    """Registered with a function that reads something else."""
+
+
+def register(kind, cls, read):
+    register_feature_map(kind, cls, write=lambda scaled: ({"n": 1}, {"factor": scaled.factor}), read=read)
 
 
 def test_registered_maps_come_back(tmp_path):
-    joint = Concatenate([Scaled(np.arange(4.0)), Identity(4)])
-    with pytest.raises(ParameterError):
-        to_spec(joint)
-    register()
-    register()  # a module that is imported twice does no harm
+    joint = Concatenate([Registered(np.arange(4.0)), Identity(4)])
+    for _ in range(2):  # a module that is imported twice does no harm
+        register("test.registered", Registered, lambda settings, arrays: Registered(arrays["factor"]))
     back = through_a_file(joint, tmp_path)
-    assert isinstance(back.maps[0], Scaled)
+    assert isinstance(back.maps[0], Registered)
     assert isinstance(back, FeatureMap)
     assert_same(back, joint)
     spec, arrays = to_spec(joint)
-    del _registry.ENTRIES["feature map", "test.scaled"]
-    with pytest.raises(DataError, match=r'feature map "test\.scaled", which is not known here .*register_feature_map'):
+    spec["settings"]["maps"][0]["kind"] = "test.elsewhere"
+    with pytest.raises(DataError, match=r'"test\.elsewhere", which is not known here .*register_feature_map'):
         from_spec(spec, arrays)
 
 
 def test_bad_registrations():
-    register(read=lambda settings, arrays: Identity(4))
-    with pytest.raises(ParameterError, match="gave a Identity; let it return a Scaled"):
-        from_spec(*to_spec(Scaled(np.ones(4))))
+    register("test.misread", Misread, lambda settings, arrays: Identity(4))
+    with pytest.raises(ParameterError, match="gave a Identity; let it return a Misread"):
+        from_spec(*to_spec(Misread(np.ones(4))))
     functions = {"write": lambda m: ({}, {}), "read": lambda s, a: None}
-    for kind in ("identity", "given", "test.scaled"):
+    for kind in ("identity", "given", "test.misread"):
         with pytest.raises(ParameterError, match="is taken"):
             register_feature_map(kind, Halved, **functions)
     with pytest.raises(ParameterError, match="registered already"):
-        register_feature_map("another", Scaled, **functions)
+        register_feature_map("another", Misread, **functions)
     with pytest.raises(ParameterError, match="must be a name"):
         register_feature_map(" ", Halved, **functions)
     with pytest.raises(ParameterError, match="pass the class"):

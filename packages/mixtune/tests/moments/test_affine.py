@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mixtune import Moments
-from mixtune.moments import Origin, moved, pooled_scale
+from mixtune.moments import Origin, Rows, augmented, moved, pooled_scale, pooled_scaling
 
 
 def with_constant(U):
@@ -43,14 +43,11 @@ def test_the_scale_of_all_rows_comes_from_sums():
     np.testing.assert_allclose(level, np.concatenate(targets).mean(axis=0), rtol=1e-12)
 
 
-def test_an_estimator_that_standardises_can_be_fitted_from_streamed_sums():
-    from mixtune.estimators._fits import Features, prepare
-    from mixtune.moments import Rows, augmented
-
+def test_rows_that_are_standardised_first_have_the_sums_that_are_moved_afterwards():
     rng = np.random.default_rng(2)
     rows = [Rows(rng.standard_normal((n, 3)) + n / 10, rng.standard_normal(n)) for n in (40, 60)]
-    ready = prepare(dict(zip("ab", rows)), Features(), standardise=True, fit_intercept=True)
-    expected = [augmented(part, ready.scaling) for part in ready.mapped]
+    scaling = pooled_scaling(rows, standardise=True, center=True)
+    expected = [augmented(part, scaling) for part in rows]
     sums = [Moments.from_rows(with_constant(part.X), part.y) for part in rows]
     scale = pooled_scale(sums)
     for ours, other in zip(sums, expected):
@@ -69,8 +66,6 @@ def test_about_a_point_near_the_rows_small_spreads_beside_large_means_are_seen()
     np.testing.assert_allclose(spread[0], U[:, 0].std(), rtol=1e-7)
     np.testing.assert_array_equal(spread[1:], 1.0)
     assert level == pytest.approx(Y.mean())
-    # Moments that keep their rows are not turned into Gram matrices for it.
-    assert parts[0]._gram is None
     blind = pooled_scale([Moments.from_rows(with_constant(U), Y)])[1]
     assert blind[0] == 1.0
 

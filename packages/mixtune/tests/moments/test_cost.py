@@ -1,90 +1,80 @@
-"""The cost model: what is chosen for which sizes, within which memory, and what is refused."""
-
-import os
+"""Which way a ridge step is solved: for which sizes, within which memory, and what is refused."""
 
 import numpy as np
 import pytest
 
+from mixtune import Moments
 from mixtune.errors import ParameterError
-from mixtune.moments import AUTO, SolverOptions, _cost
-from mixtune.moments._cost import gram_costs, largest_rank, plan, row_costs
+from mixtune.moments import AUTO, GramSystem, RowSystem, SolverOptions
 
-LIKE = np.zeros(1)
 PRIMAL, DUAL, WALK = "primal cholesky", "dual cholesky", "conjugate gradients"
 
 
-def chosen(costs, options=AUTO, shift=1.0):
-    return [cost.method for cost in plan(costs, options, shift=shift, like=LIKE)]
+def rows_of(n, p, outputs=1):
+    rng = np.random.default_rng(0)
+    return RowSystem(rng.standard_normal((n, p)), rng.standard_normal((n, outputs)))
 
 
-@pytest.mark.parametrize(
-    ("n", "p", "outputs", "expected"),
-    [
-        (100, 20, 1, [PRIMAL]),
-        (20, 100, 1, [DUAL]),
-        (200_000, 1024, 1, [PRIMAL]),
-        (100_000, 4096, 1, [PRIMAL]),
-        (2_000, 50_000, 1, [DUAL]),
-        (500, 50_000, 100, [DUAL]),
-        (20_000, 20_000, 1, [WALK, PRIMAL]),
-        (30_000, 20_000, 1, [WALK, PRIMAL]),
-        (20_000, 30_000, 10, [WALK, DUAL]),
-        (200_000, 50_000, 1, [WALK]),  # three matrices of 20 GB would not fit into 32 GB
-        (50_000, 200_000, 1, [WALK]),
-    ],
-)
-def test_the_choice(n, p, outputs, expected, monkeypatch):
-    monkeypatch.setattr(_cost, "machine_limit", lambda _: 32 * 10**9)
-    assert chosen(row_costs(n, p, outputs)) == expected
+def stats_of(system, options=AUTO, shift=1.0):
+    return system.ridge_step(np.zeros_like(system.zero), shift, options).stats
 
 
-def test_gram_matrices_are_factored_while_that_fits(monkeypatch):
-    monkeypatch.setattr(_cost, "machine_limit", lambda _: 32 * 10**9)
-    assert chosen(gram_costs(1_000, 1)) == [PRIMAL]
-    assert chosen(gram_costs(50_000, 1)) == [WALK]
-    assert chosen(gram_costs(50_000, 1), SolverOptions("direct")) == [PRIMAL]
+def test_the_smaller_matrix_is_factored():
+    assert stats_of(rows_of(100, 20)).method == PRIMAL
+    assert stats_of(rows_of(20, 100)).method == DUAL
+    gram = Moments.from_rows(np.random.default_rng(0).standard_normal((100, 20)), np.ones(100)).system
+    assert isinstance(gram, GramSystem)
+    assert stats_of(gram).method == PRIMAL
 
 
 def test_wishes_are_followed():
-    costs = row_costs(300, 200, 1)
-    assert chosen(costs, SolverOptions("iterative")) == [WALK]
-    assert chosen(costs, SolverOptions("direct")) == [PRIMAL]
-    assert chosen(row_costs(200, 300, 1), SolverOptions("direct")) == [DUAL]
+    tall, wide = rows_of(300, 200), rows_of(200, 300)
+    assert stats_of(tall, SolverOptions("iterative")).method == WALK
+    assert stats_of(tall, SolverOptions("direct")).method == PRIMAL
+    assert stats_of(wide, SolverOptions("direct")).method == DUAL
     # The cheapest that fits: the dual is the larger matrix here, the primal fits, and below that only the walk.
-    assert chosen(costs, SolverOptions(memory_limit="1 MB")) == [PRIMAL]
-    assert chosen(costs, SolverOptions(memory_limit="0.5 MB")) == [WALK]
+    assert stats_of(tall, SolverOptions(memory_limit="1 MB")).method == PRIMAL
+    assert stats_of(tall, SolverOptions(memory_limit="0.5 MB")).method == WALK
+
+
+def test_every_way_ends_at_the_same_step():
+    system = rows_of(300, 200, 3)
+    theta = np.random.default_rng(1).standard_normal((200, 3))
+    expected = np.linalg.solve(system.rows.T @ system.rows + 0.5 * np.eye(200), system.gradient(theta))
+    for options in (AUTO, SolverOptions("direct"), SolverOptions("iterative"), SolverOptions(memory_limit="0.5 MB")):
+        np.testing.assert_allclose(system.ridge_step(theta, 0.5, options).delta, expected, rtol=1e-7, atol=1e-9)
 
 
 def test_the_least_norm_is_left_to_factors():
-    costs = row_costs(20_000, 20_000, 1)
-    assert chosen(costs, SolverOptions(memory_limit="100 GB"))[0] == WALK
-    assert chosen(costs, SolverOptions(memory_limit="100 GB"), shift=0.0) == [PRIMAL]
-    assert chosen(costs, SolverOptions(memory_limit="1 GB"), shift=0.0) == [WALK]
+    """Without a ridge, conjugate gradients only where memory is short."""
+    system = rows_of(300, 200)
+    assert stats_of(system, SolverOptions(memory_limit="1 MB"), shift=0.0).method == PRIMAL
+    assert stats_of(system, SolverOptions(memory_limit="0.5 MB"), shift=0.0).method == WALK
+
+
+def test_large_problems_are_left_to_conjugate_gradients():
+    """With 5,600 rows and features a factorisation takes far longer than the steps that are needed."""
+    system = RowSystem(np.eye(5600), np.ones((5600, 1)))
+    step = system.ridge_step(np.zeros((5600, 1)), 1.0)
+    assert step.stats.method == WALK
+    np.testing.assert_allclose(step.delta, 0.5, rtol=1e-9)
 
 
 def test_too_little_memory_is_refused():
+    system = rows_of(2_000, 1_000)
     with pytest.raises(ParameterError, match=r'1 MB is too little .* 24 MB beside the data; .*"iterative" takes less'):
-        plan(row_costs(2_000, 1_000, 1), SolverOptions("direct", memory_limit="1 MB"), shift=1.0, like=LIKE)
+        stats_of(system, SolverOptions("direct", memory_limit="1 MB"))
     with pytest.raises(ParameterError, match=r"conjugate gradients, which takes .* fewer features"):
-        plan(row_costs(2_000, 1_000, 1), SolverOptions(memory_limit=1000), shift=1.0, like=LIKE)
+        stats_of(system, SolverOptions(memory_limit=1000))
 
 
-def test_without_a_limit_the_smallest_is_tried(monkeypatch):
-    monkeypatch.setattr(_cost, "machine_limit", lambda _: 10)
-    assert chosen(row_costs(30_000, 20_000, 1)) == [WALK]
-    assert chosen(row_costs(30_000, 20_000, 1), SolverOptions("direct")) == [PRIMAL]
-
-
-def test_ranks_fit_into_memory():
-    assert largest_rank(50_000, 1, 10**12) == 2048
-    assert largest_rank(1_000, 1, 10**12) == 250
-    assert largest_rank(50_000, 1, 100 * 10**6) == 60
-    assert largest_rank(50_000, 1, 10) == 0
-
-
-def test_the_machine_is_asked():
-    torch = pytest.importorskip("torch")
-    assert 2**28 < _cost.machine_limit(LIKE) == _cost.machine_limit(torch.zeros(1))
+@pytest.mark.parametrize(("limit", "rank"), [("1 GB", 50), ("0.5 MB", 50), ("0.2 MB", 29)])
+def test_ranks_fit_into_memory(limit, rank):
+    """At most a quarter of the features: more would cost what a factor costs."""
+    options = SolverOptions("iterative", memory_limit=limit)
+    stats = stats_of(rows_of(300, 200), options, shift=1e-6)
+    assert 0 < stats.rank <= rank
+    assert stats.bytes <= options.limit
 
 
 @pytest.mark.parametrize(
@@ -99,52 +89,16 @@ def test_refused_options(options):
 def test_what_each_way_takes():
     """Products, factor and solve; three matrices while rows are multiplied, two where the Gram matrix is there."""
     n, p, outputs = 500, 300, 2
-    primal, dual, walk = row_costs(n, p, outputs)
+    system, turned = rows_of(n, p, outputs), rows_of(p, n, outputs)
+    primal, dual = (stats_of(each, SolverOptions("direct")) for each in (system, turned))
     assert primal.flops == n * p**2 + p**3 / 3 + 2 * p**2 * outputs + 4 * n * p * outputs
-    assert dual.flops == n**2 * p + n**3 / 3 + 2 * n**2 * outputs + 4 * n * p * outputs
-    assert (primal.bytes, dual.bytes) == (3 * 8 * p**2, 3 * 8 * n**2)
-    assert (primal.work, primal.least_bytes) == (primal.flops, primal.bytes)
-    sketch, steps = 4 * 256 * (n * p + 2 * p * 256), 100 * 4 * outputs * (n * p + p * 256)
-    assert walk.flops == sketch + steps
-    assert walk.work == sketch + steps * (1 + 5 / outputs)
-    assert (walk.bytes, walk.least_bytes) == (8 * p * (4 * 256 + 8 * outputs), 8 * p * (4 * 16 + 8 * outputs))
-    factor, walk = gram_costs(p, outputs)
+    assert dual.flops == primal.flops
+    assert primal.bytes == dual.bytes == 3 * 8 * p**2
+    factor = stats_of(GramSystem(np.eye(p), np.ones((p, outputs)), np.ones(outputs)))
     assert factor.flops == p**3 / 3 + 2 * p**2 * outputs
     assert factor.bytes == 2 * 8 * p**2
-    assert walk == _cost.iterative_cost(p**2 // 2, p, outputs)
-    narrow = _cost.iterative_cost(1000, 10, 1, steps=7)
-    assert narrow.flops == 4 * 10 * (1000 + 2 * 10 * 10) + 7 * 4 * (1000 + 10 * 10)
-    assert narrow.least_bytes == narrow.bytes == 8 * 10 * (4 * 10 + 8)
 
 
-def test_defaults_and_memory(monkeypatch):
+def test_defaults():
     assert SolverOptions("auto", 1e-10, None) == AUTO
-    monkeypatch.setattr(_cost, "_host_memory", lambda: 1000)
-    assert _cost.machine_limit(LIKE) == 500
-    monkeypatch.undo()
-    memory = _cost._host_memory.__wrapped__
-    assert 2**28 < memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    monkeypatch.setattr(_cost.Path, "is_file", lambda _: True)
-    monkeypatch.setattr(_cost.Path, "read_text", lambda _: "12345\n")
-    assert memory() == 12345
-    monkeypatch.setattr(_cost.Path, "read_text", lambda _: "max\n")
-    monkeypatch.setattr(_cost.os, "sysconf_names", {})
-    assert memory() == 8 * 10**9
-
-
-def test_small_problems_do_not_ask_the_machine(monkeypatch):
-    monkeypatch.setattr(_cost, "machine_limit", lambda _: pytest.fail("asked"))
-    assert chosen(row_costs(300, 200, 1)) == [PRIMAL]
-    assert chosen(row_costs(300, 200, 1), SolverOptions("direct", memory_limit="1 GB")) == [PRIMAL]
-    with pytest.raises(pytest.fail.Exception, match="asked"):
-        chosen(row_costs(20_000, 20_000, 1))
-
-
-def test_the_walk_must_promise_half_the_work():
-    cost = lambda method, work: _cost.Cost(method, work, 10, work, 10)  # noqa: E731
-    options = SolverOptions(memory_limit=100)
-    walk, factor = cost(WALK, 1e12), cost(PRIMAL, 2.1e12)
-    assert chosen((factor, walk), options) == [WALK, PRIMAL]
-    assert chosen((cost(PRIMAL, 2e12), walk), options) == [PRIMAL]
-    assert chosen((cost(DUAL, 5e12), factor, walk), options) == [WALK, PRIMAL]
-    assert chosen((factor, cost(WALK, 1e3)), options, shift=0.0) == [PRIMAL]
+    assert AUTO.limit is None

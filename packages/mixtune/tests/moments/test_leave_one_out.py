@@ -11,9 +11,9 @@ from mixtune.moments import (
     Moments,
     Rows,
     Sample,
-    _leave_one_out,
     augmented,
     leave_one_out,
+    left_out_residuals,
     own_center,
     posterior,
     recentred,
@@ -160,18 +160,6 @@ def test_some_features_of_moments():
         np.testing.assert_allclose(found.cross, X[:n, [2, 0]].T @ Y[:n])
 
 
-@pytest.mark.parametrize(("n", "p"), [(60, 3), (7, 9)])
-def test_blocks_of_rows_make_no_difference(n, p, monkeypatch):
-    X, Y = draw(n, p)
-    head = fit_of(X, Y, None, 0.3)
-    fit = fit_of(X, Y, None, 2.0, prior=head.coef)
-    whole = leave_one_out(Rows(X, Y), fit, head)
-    monkeypatch.setattr(_leave_one_out, "BLOCK", 1)
-    blocks = leave_one_out(Rows(X, Y), fit, head)
-    np.testing.assert_allclose(blocks.residuals, whole.residuals, rtol=1e-9)
-    np.testing.assert_allclose(blocks.spreads, whole.spreads, rtol=1e-9)
-
-
 def test_an_infinite_ridge_is_the_limit_of_large_ones():
     """The coefficients stay at those of the focal head, which loses the row; only the intercept is fitted."""
     X, Y = draw(9, 3)
@@ -215,6 +203,6 @@ def test_averages_count_rows_by_their_weight():
 
 
 def test_rows_of_leverage_one_say_nothing():
-    found = _leave_one_out.left_out_residuals(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 1.0 - 5e-10]))
+    found = left_out_residuals(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 1.0 - 5e-10]))
     assert found.tolist() == [2.0, np.inf, np.inf]
-    assert np.isfinite(_leave_one_out.left_out_residuals(np.ones(1), np.array([1.0 - 2e-9]))[0])
+    assert np.isfinite(left_out_residuals(np.ones(1), np.array([1.0 - 2e-9]))[0])

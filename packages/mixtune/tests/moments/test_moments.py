@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from mixtune import Moments
-from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import GramSystem, Rows, RowSystem, _moments, local_heads, weighted_system
+from mixtune.moments import GramSystem, Rows, RowSystem, local_heads, weighted_system
 from problems import make_rows
 
 shapes = st.tuples(st.integers(1, 25), st.integers(1, 15), st.sampled_from([None, 1, 3]), st.integers(0, 10**6))
@@ -273,10 +272,10 @@ def test_what_was_ever_summed_is_remembered_through_further_sums_and_subtraction
     )
     largest = np.max(np.diagonal((small + more + large).gram))
     left = small + more + large - large
-    assert left._summed == largest
-    assert (left - more)._summed == largest
-    assert (left + small)._summed == largest
-    assert ((small + small) - small)._summed == np.max(np.diagonal((small + small).gram))
+    assert left.system.summed == largest
+    assert (left - more).system.summed == largest
+    assert (left + small).system.summed == largest
+    assert ((small + small) - small).system.summed == np.max(np.diagonal((small + small).gram))
     weighted = weighted_system([left, small], np.array([0.5, 0.5]))
     assert weighted.summed == 0.5 * largest
 
@@ -335,7 +334,7 @@ def test_sums_given_directly_are_checked_and_copied():
     moments = Moments(3, gram, cross, 0.0)
     gram[0, 0] = cross[0] = 9.0
     assert (moments.gram[0, 0], moments.cross[0], moments.square) == (2.0, 1.0, 0.0)
-    assert (moments.single_output, moments._summed, moments.keeps_rows) == (True, 0.0, False)
+    assert (moments.single_output, moments.system.summed, moments.keeps_rows) == (True, 0.0, False)
     assert Moments(0, np.zeros((2, 2)), np.zeros((2, 1)), [0.0]).n_outputs == 1
     assert Moments(np.int64(4), gram, np.ones((2, 3)), np.ones(3)).n_outputs == 3
     skewed = np.array([[1.0, 0.5 + 5e-10], [0.5, 1.0]])
@@ -376,23 +375,6 @@ def test_all_rows_can_be_taken_away_again():
     with pytest.raises(TypeError, match="unsupported"):
         1 + moments
     assert sum([moments, moments]).count == 18
-
-
-@pytest.mark.parametrize("n", [3, 9])
-def test_stored_moments_come_back(n):
-    moments = Moments.from_rows(*make_rows(np.random.default_rng(0), n, 5, 2))
-    moments = moments if n < 5 else moments - Moments.from_rows(*make_rows(np.random.default_rng(0), 1, 5, 2))
-    writer = Writer()
-    tree = writer.write(moments, "moments")
-    assert any("gram" in name for name in writer.arrays) == (n > 5)
-    back = Reader(writer.arrays).read(tree)
-    assert (back.count, back.single_output, back._summed) == (moments.count, False, moments._summed)
-    assert back.keeps_rows == (n < 5)
-    np.testing.assert_array_equal(back.gram, moments.gram)
-    np.testing.assert_array_equal(back.cross, moments.cross)
-    tree["parts"] |= {"gram": None, "rows": None}
-    with pytest.raises(DataError, match="neither sums nor rows"):
-        Reader(writer.arrays).read(tree)
 
 
 @pytest.mark.parametrize("outputs", [None, 2])
@@ -447,18 +429,11 @@ def test_targets_in_other_units(n):
     np.testing.assert_allclose(found.loss(np.ones((5, 2))), Moments.from_rows(U, Y / 4).loss(np.ones((5, 2))))
 
 
-def test_small_blocks_are_merged_before_they_outnumber_the_features_by_far(monkeypatch):
-    merged, honest = [], _moments._merged
-
-    def spy(moments):
-        merged.append(sum(m.count for m in moments if m.keeps_rows))
-        return honest(moments)
-
-    monkeypatch.setattr(_moments, "_merged", spy)
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("options", [{}, {"keep_rows": False}, {"keep_rows": True}], ids=str)
+def test_many_small_blocks_are_the_rows(size, options):
     U, y = make_rows(np.random.default_rng(0), 60, 5, None)
-    same(Moments.from_blocks((U[i : i + 2], y[i : i + 2]) for i in range(0, 60, 2)), Moments.from_rows(U, y))
-    assert len(merged) > 5
-    assert max(merged) <= 6
-    merged.clear()
-    kept = Moments.from_blocks(((U[i : i + 2], y[i : i + 2]) for i in range(0, 60, 2)), keep_rows=True)
-    assert (merged, kept.keeps_rows) == ([60], True)
+    blocks = ((U[i : i + size], y[i : i + size]) for i in range(0, 60, size))
+    found = Moments.from_blocks(blocks, **options)
+    same(found, Moments.from_rows(U, y))
+    assert found.keeps_rows == options.get("keep_rows", False)

@@ -7,8 +7,7 @@ import pytest
 
 from mixtune import Moments
 from mixtune.errors import DataError
-from mixtune.moments import LazyRows, Rows, _rows
-from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
+from mixtune.moments import LazyRows, Rows
 
 
 @pytest.mark.parametrize(
@@ -28,54 +27,45 @@ from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blo
 )
 def test_rows_that_are_none(U, Y, match):
     with pytest.raises(DataError, match=match):
-        check_rows(U, Y)
+        Moments.from_rows(U, Y)
 
 
 def test_the_smallest_rows_are_taken():
-    U, Y, single = check_rows([[1]], [True])
-    assert (U.shape, Y.shape, single) == ((1, 1), (1, 1), True)
-    U, Y, single = check_rows(np.ones((1, 1), dtype=np.uint8), np.ones((1, 1)))
-    assert (Y.shape, single) == ((1, 1), False)
+    single = Moments.from_rows([[1]], [True])
+    assert (single.count, single.n_features, single.single_output, float(single.square)) == (1, 1, True, 1.0)
+    column = Moments.from_rows(np.ones((1, 1), dtype=np.uint8), np.ones((1, 1)))
+    assert (column.single_output, column.n_outputs) == (False, 1)
 
 
-@pytest.mark.parametrize(("entries", "sizes"), [(1, [3, 3, 3, 1]), (5, [5, 5]), (10, [10])])
-def test_other_types_are_converted_block_by_block(entries, sizes, monkeypatch):
-    monkeypatch.setattr(_rows, "BLOCK_BYTES", 8 * 3 * entries)  # at least as many rows as columns
-    U, Y = np.arange(30).reshape(10, 3), np.arange(10.0)[:, None]
-    blocks = list(float64_blocks(U, Y))
-    assert [len(block) for block, _ in blocks] == sizes
-    np.testing.assert_array_equal(np.concatenate([block for block, _ in blocks]), U)
-    np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), Y)
-    assert all(block.dtype == np.float64 for block, _ in blocks)
-
-
-def test_float64_is_not_cut_unless_it_is_mapped(tmp_path, monkeypatch):
-    monkeypatch.setattr(_rows, "BLOCK_BYTES", 1)
-    U, Y = np.random.default_rng(0).standard_normal((10, 3)), np.ones((10, 1))
-    ((whole, _),) = float64_blocks(U, Y)
-    assert whole is U
-    np.save(tmp_path / "U.npy", U)
-    assert len(list(float64_blocks(np.load(tmp_path / "U.npy", mmap_mode="r"), Y))) == 4
+@pytest.mark.parametrize("dtype", [np.int16, np.float32])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_other_types_and_mapped_rows_are_summed_as_float64(dtype, mapped, tmp_path):
+    """More rows than are converted or read at a time."""
+    U = np.random.default_rng(0).integers(-100, 100, (300_000, 20)).astype(dtype)
+    y = np.arange(300_000.0) % 7
+    wide = U.astype(np.float64)
+    if mapped:
+        np.save(tmp_path / "U.npy", U)
+        U = np.load(tmp_path / "U.npy", mmap_mode="r")
+    found = Moments.from_rows(U, y)
+    np.testing.assert_array_equal(found.gram, wide.T @ wide)  # whole numbers: nothing is rounded
+    np.testing.assert_array_equal(found.cross, wide.T @ y)
 
 
 def test_errors_count_what_is_not_finite():
     U, Y = np.zeros((70_000, 1), dtype=np.float32), np.zeros(70_000)
     U[[0, 65_535, 65_536], 0] = np.nan
     Y[69_999] = np.inf
-    assert "3 in U, 1 in Y" in str(nonfinite_error(U, Y))
-    assert "overflow float64" in str(nonfinite_error(np.ones((2, 1)), np.ones(2)))
-
-
-def test_rows_about_another_origin():
-    design, targets = np.array([[3.0, 5.0, 2.0], [1.0, 1.0, 1.0]]), np.array([[7.0], [1.0]])
-    U, Y = ShiftedRows(design, targets, np.array([1.0, 0.5]), np.array([3.0])).load()
-    np.testing.assert_array_equal(U, [[1.0, 4.0], [0.0, 0.5]])
-    np.testing.assert_array_equal(Y, [[1.0], [-2.0]])
+    with pytest.raises(DataError, match="3 in U, 1 in Y"):
+        Moments.from_rows(U, Y)
+    with pytest.raises(DataError, match="overflow float64"):
+        Moments.from_rows(np.full((2, 1), 1e200), np.ones(2))
 
 
 def test_parts_are_joined_in_order():
-    first, second = (np.ones((2, 3), dtype=np.float32), np.ones((2, 1))), (np.zeros((1, 3)), np.zeros((1, 1)))
-    U, Y = RowParts((first, second)).load()
+    first = Moments.from_rows(np.ones((2, 3), dtype=np.float32), np.ones((2, 1)), keep_rows=True)
+    second = Moments.from_rows(np.zeros((1, 3)), np.zeros((1, 1)), keep_rows=True)
+    U, Y = (first + second).rows
     assert U.dtype == np.float64
     assert (U[:, 0].tolist(), Y[:, 0].tolist()) == ([1.0, 1.0, 0.0], [1.0, 1.0, 0.0])
 
@@ -112,6 +102,7 @@ def test_rows_made_when_asked_for_are_those_made_at_once(weighted):
         np.testing.assert_array_equal(one.y, other.y)
         np.testing.assert_array_equal(one.weight, other.weight)
     np.testing.assert_array_equal(lazy.sizes, whole.sizes)
+    np.testing.assert_allclose(whole.sizes, [np.sum(np.abs(whole.X) ** power, axis=1) for power in (2, 3)])
     direction = rng.standard_normal(200)
     np.testing.assert_allclose(lazy.along(direction), given.X[:, :200] @ (2 * direction) - direction.sum())
     assert max(made) < 700  # never all rows at once, unless they are asked for

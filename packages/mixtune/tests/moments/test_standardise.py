@@ -13,9 +13,9 @@ from mixtune.moments import (
     Origin,
     Rows,
     Scaling,
-    _standardise,
     about,
     augmented,
+    check_target_size,
     common_center,
     moved,
     no_center,
@@ -23,7 +23,6 @@ from mixtune.moments import (
     pooled_scaling,
     recentred,
 )
-from mixtune.moments._standardise import check_target_size
 
 
 def domains(rng, sizes=(40, 3, 25), p=4, outputs=None, weighted=True):
@@ -36,17 +35,11 @@ def domains(rng, sizes=(40, 3, 25), p=4, outputs=None, weighted=True):
     return found
 
 
-@pytest.fixture(params=[1, 20, 131_072])
-def run_entries(request, monkeypatch):
-    """How many numbers are worked on at a time makes no difference."""
-    monkeypatch.setattr(_standardise, "RUN_ENTRIES", request.param)
-
-
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("outputs", [None, 2])
-@pytest.mark.usefixtures("run_entries")
-def test_scaling_is_that_of_scikit_learn(weighted, outputs):
-    rows = domains(np.random.default_rng(0), outputs=outputs, weighted=weighted)
+@pytest.mark.parametrize("sizes", [(3, 40, 25), (40_000, 2, 3, 30_000)])  # at once, and run after run
+def test_scaling_is_that_of_scikit_learn(weighted, outputs, sizes):
+    rows = domains(np.random.default_rng(0), sizes=sizes, outputs=outputs, weighted=weighted)
     X, y, w = (np.concatenate([getattr(r, name) for r in rows]) for name in ("X", "y", "weight"))
     scaler = StandardScaler().fit(X, sample_weight=w)
     found = pooled_scaling(rows, standardise=True, center=True)
@@ -118,12 +111,10 @@ def weighted_design(rows, scaling=None):
     return np.column_stack([ready.X, np.ones(len(root))]) * root[:, None], (ready.y.T * root).T
 
 
-@pytest.mark.parametrize("entries", [1, 2_097_152])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("outputs", [None, 2])
-@pytest.mark.parametrize("n", [3, 4, 5, 70])
-def test_augmented_moments_are_those_of_rows_with_a_constant(n, outputs, weighted, entries, monkeypatch):
-    monkeypatch.setattr(_standardise, "BLOCK_ENTRIES", entries)  # 16 rows at a time, or all
+@pytest.mark.parametrize("n", [3, 4, 5, 70, 500_000])
+def test_augmented_moments_are_those_of_rows_with_a_constant(n, outputs, weighted):
     (rows,) = domains(np.random.default_rng(0), sizes=(n,), outputs=outputs, weighted=weighted)
     for scaling in (None, Scaling(np.arange(4.0), np.array([1.0, 2.0, 3.0, 4.0]), np.asarray(rows.y[0] * 0 + 1.5))):
         U, Y = weighted_design(rows, scaling)
@@ -135,9 +126,7 @@ def test_augmented_moments_are_those_of_rows_with_a_constant(n, outputs, weighte
 
 
 @pytest.mark.parametrize("outputs", [None, 2])
-@pytest.mark.parametrize("entries", [1, 16_384])
-def test_centres_and_recentred_sums(outputs, entries, monkeypatch):
-    monkeypatch.setattr(_standardise, "MOVED_ENTRIES", entries)
+def test_centres_and_recentred_sums(outputs):
     rows = domains(np.random.default_rng(1), outputs=outputs)
     moments = [augmented(part) for part in rows]
     weights = np.array([0.5, 0.2, 0.0])
@@ -196,21 +185,10 @@ def test_rounding_of_what_was_subtracted_is_remembered():
     moments = Moments.from_rows(U, rng.standard_normal(50))
     center = own_center(moments)
     largest = moments.gram[0, 0]
-    assert recentred(moments, center)._summed == pytest.approx(largest)
+    assert recentred(moments, center).system.summed == pytest.approx(largest)
     scaled = moved(moments, center.features, np.array([10.0, 1e-3]), center.targets)
-    assert scaled._summed == pytest.approx(largest / 100)
+    assert scaled.system.summed == pytest.approx(largest / 100)
     again = recentred(scaled, Center(np.zeros(2), np.array(0.0), 1.0))
-    assert again._summed == pytest.approx(scaled._summed, rel=0.1)
+    assert again.system.summed == pytest.approx(scaled.system.summed, rel=0.1)
     small = moved(moments, center.features, np.array([1e8, 1e3]), center.targets)
-    assert small._summed < 1e-5
-
-
-def test_small_domains_are_joined_and_large_ones_stand_alone(monkeypatch):
-    monkeypatch.setattr(_standardise, "RUN_ENTRIES", 20)
-    blocks = list(_standardise._blocks([3, 4, 3, 100, 1, 2], 2))
-    assert [(block.start, block.stop) for block in blocks] == [(0, 3), (3, 4), (4, 6)]
-    parts = [np.full((n, 2), float(n)) for n in (3, 4, 3, 100, 1, 2)]
-    runs = _standardise._over_runs(lambda rows, weight: (rows, weight), parts, [part[:, 0] for part in parts])
-    assert [len(run) for run, _ in runs] == [10] * 11 + [3]
-    np.testing.assert_array_equal(np.concatenate([run for run, _ in runs]), np.concatenate(parts))
-    np.testing.assert_array_equal(np.concatenate([w for _, w in runs]), np.concatenate(parts)[:, 0])
+    assert small.system.summed < 1e-5

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tracemalloc
-from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixtune import Identity, Moments, RandomFeatures, RegretProblem, solve
-from mixtune.checks import as_bytes
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Origin
-from mixtune.streaming import StreamFeatures, open_stream, stream_moments
-from mixtune.streaming._moments import Budget, MomentJob, regroup
-from mixtune.streaming._stream import Block
+from mixtune.streaming import stream_moments
 
 
 def draw(n=5000, d=4, domains=3, seed=0):
@@ -61,15 +58,17 @@ def test_a_full_fit_from_disk_equals_the_one_in_memory(tmp_path):
     assert [done for done, _ in told] == sorted({done for done, _ in told})
 
 
-@given(st.integers(0, 10**6), st.integers(1, 300), st.integers(1, 5), st.integers(1, 12), st.integers(1, 80))
-def test_blocks_of_any_size_in_any_mix_of_domains(seed, n, domains, width, size):
+@given(st.integers(0, 10**6), st.integers(1, 300), st.integers(1, 5), st.integers(1, 12), st.integers(1, 3))
+def test_blocks_in_any_mix_of_domains(seed, n, domains, width, threads):
+    """Within so little memory that blocks have their least size."""
     X, y, sites = draw(n, 2, domains, seed)
-    stream = open_stream((X, y), domain=sites)
-    features = StreamFeatures.of(stream, RandomFeatures(n_inputs=2, width=width, seed=0), "float64")
-    job = MomentJob(features, Budget(400_000, features.n_inputs, 1, features.n_features))
-    for name, moments in job.fold(stream.blocks(size)).items():
+    phi = RandomFeatures(n_inputs=2, width=width, seed=0)
+    options = {"feature_map": phi, "memory_limit": 400_000, "threads": threads}
+    found = stream_moments((X, y), domain=sites, **options)
+    assert set(found) == {str(site) for site in set(sites)}
+    for name, moments in found.items():
         here = sites == int(name)
-        expected = Moments.from_rows(features(X[here]), y[here])
+        expected = Moments.from_rows(phi.transform(X[here]), y[here])
         assert moments.count == expected.count
         assert (moments.rows is None) == (expected.rows is None)
         np.testing.assert_allclose(moments.gram, expected.gram, rtol=1e-11, atol=1e-11 * np.abs(expected.gram).max())
@@ -85,20 +84,6 @@ def test_threads_change_nothing_but_rounding(threads):
         expected = Moments.from_rows(phi.transform(X[sites == k]), y[sites == k])
         assert relative_error(one[str(k)].gram, expected.gram) < 1e-13
         np.testing.assert_array_equal(one[str(k)].gram, other[str(k)].gram)
-
-
-def test_rows_that_wait_stay_within_their_room():
-    budget = Budget(400_000, 50, 1, 50)
-    taken = Counter()
-    rng = np.random.default_rng(0)
-
-    def blocks():
-        for number in range(1, 21):
-            yield Block(rng.standard_normal((200, 50)), np.zeros(200), tuple("abcdefg"), rng.integers(0, 7, 200))
-            assert 200 * number - taken.total() <= budget.waiting_rows
-
-    assert sum(len(X) for _, _, X, _ in regroup(blocks(), budget, taken)) == 20 * 200
-    assert taken.total() == 20 * 200
 
 
 def test_float32_features_with_float64_sums_have_a_small_error():
@@ -148,12 +133,6 @@ def test_limits_are_told_before_work():
         stream_moments((X, y), dtype="float16")
     with pytest.raises(DataError, match="NaN or infinite"):
         stream_moments((np.full((5, 2), np.nan), np.ones(5)))
-
-
-def test_blocks_grow_with_the_limit():
-    sizes = [Budget(as_bytes(limit), 10, 1, 500).block_rows for limit in ("8 MB", "64 MB", "512 MB")]
-    assert sizes == sorted(sizes)
-    assert 16 * 501 * sizes[0] <= 8e6 / 4
 
 
 def test_arrays_stay_within_the_limit(tmp_path):
@@ -245,23 +224,12 @@ def test_float32_sums_know_what_is_only_rounding():
     np.testing.assert_allclose(found, right, atol=1e-3)
 
 
-def test_many_domains_wait_without_a_search_for_every_one():
+def test_many_domains_of_few_rows_each():
+    """Fewer rows than a block: they wait, and leave only to make room for others."""
     X, y, sites = draw(8000, 2, 1000)
-    stream = open_stream((X, y), domain=sites)
-    budget = Budget(as_bytes("100 kB"), 2, 1, 2)
-    assert budget.block_rows > 100  # more than a domain has: rows leave only to make room
-    taken, before = Counter(), []
-
-    def watched():
-        for number, block in enumerate(stream.blocks(100), start=1):
-            yield block
-            assert 100 * number - taken.total() <= budget.waiting_rows
-            before.append(taken.total())
-
-    assert sum(len(rows) for _, _, rows, _ in regroup(watched(), budget, taken)) == 8000
-    assert 0 < len(set(before)) - 1 <= 2 * 8000 / budget.waiting_rows + 1
-    job = MomentJob(StreamFeatures.of(stream, None, "float64"), budget)
-    for name, moments in job.fold(stream.blocks(100)).items():
+    found = stream_moments((X, y), domain=sites, memory_limit="500 kB")
+    assert set(found) == {str(site) for site in set(sites)}
+    for name, moments in found.items():
         here = sites == int(name)
         expected = Moments.from_rows(X[here], y[here])
         assert moments.count == expected.count
@@ -271,8 +239,9 @@ def test_many_domains_wait_without_a_search_for_every_one():
 def test_faults_far_down_say_where():
     X, y, _ = draw(5000, 2, 1)
     X[4900, 1] = np.nan
-    budget = Budget(as_bytes("100 kB"), 2, 1, 2)
-    first = 4900 // budget.block_rows * budget.block_rows
-    where = rf'domain "0" \(the rows after its first {first:,}\): NaN.*first is row {4900 - first} \(from 0\)'
-    with pytest.raises(DataError, match=where):
+    with pytest.raises(DataError, match="NaN") as caught:
         stream_moments((X, y), memory_limit="100 kB", threads=1)
+    where = r'domain "0" \(the rows after its first ([\d,]+)\): NaN.*first is row (\d+) \(from 0\)'
+    before, row = re.search(where, str(caught.value)).groups()
+    assert int(before.replace(",", "")) > 0
+    assert int(before.replace(",", "")) + int(row) == 4900

@@ -16,9 +16,7 @@ from mixtune import (
     wasserstein_distance,
 )
 from mixtune.errors import DataError, ParameterError
-from mixtune.weights import Diameter, GivenWeights, TransportDistance
-from mixtune.weights._rule import normalise, predictive_shares
-from mixtune.weights._wasserstein import softmin
+from mixtune.weights import Diameter, GivenWeights, TransportDistance, normalise, predictive_shares
 from problems import make_rows
 
 scores = st.lists(st.floats(0, 1e300, allow_nan=False), min_size=1, max_size=8).map(np.array)
@@ -35,14 +33,15 @@ def test_predictive_never_overflows(s, sharing, focal):
     assert on_simplex(normalise(predictive_shares(s, focal, sharing), focal), focal)
 
 
-@given(scores, settings_, settings_, st.integers(0, 7))
-def test_softmin_never_overflows(relevance, temperature, threshold, focal):
-    focal = focal % len(relevance)
-    admitted = relevance <= threshold
-    admitted[focal] = True
-    values = normalise(softmin(relevance, admitted, temperature), focal)
-    assert on_simplex(values, focal)
-    assert np.all(values[~admitted] == 0)
+@given(st.lists(st.floats(-1e150, 1e150), min_size=1, max_size=8), settings_, settings_, st.integers(0, 7))
+def test_wasserstein_never_overflows(places, temperature, threshold, focal):
+    """Of domains of one row each, whose distances are those of the rows."""
+    focal = focal % len(places)
+    rule = WassersteinWeights(temperature, threshold, rescale=False, floor=False)
+    weights = rule.weigh_clouds([[[place]] for place in places], focal=focal)
+    assert on_simplex(weights.values, focal)
+    assert np.all(weights.values[~weights.admitted] == 0)
+    assert weights.admitted[focal]
 
 
 @given(scores.filter(lambda s: s.max() < 1e100), st.floats(1e-3, 1e3), st.floats(1e-100, 1e100))
@@ -349,3 +348,25 @@ def test_what_is_missing_is_named():
 def test_refused_settings(make):
     with pytest.raises(ParameterError):
         make()
+
+
+def test_t_gain_is_the_mean_relevance_less_that_of_the_focal_domain():
+    """Written out: what the sources add to the bound, which is negative where they improve it."""
+    domains = Domains.from_dict(clouds(sizes=(5, 400, 20)), focal="a")
+    weights = WassersteinWeights(3.0, 2.0).weigh(domains=domains)
+    mean = sum(value * relevance for value, relevance in zip(weights.values, weights.relevance))
+    assert weights.t_gain == pytest.approx(mean - weights.relevance[0], rel=1e-12)
+    alone = WassersteinWeights(3.0, 0.0).weigh(domains=domains)
+    assert alone.t_gain == pytest.approx(0.0, abs=1e-15)
+
+
+def test_weights_as_a_frame_have_scores_where_the_rule_compared_something():
+    pytest.importorskip("pandas")
+    domains = Domains.from_dict(clouds(), focal="a")
+    weights = WassersteinWeights(1.0).weigh(domains=domains)
+    frame = weights.to_frame()
+    assert frame.columns.tolist() == ["domain", "weight", "score"]
+    assert frame["domain"].tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(frame["weight"], weights.values)
+    np.testing.assert_array_equal(frame["score"], weights.scores)
+    assert EqualWeights().weigh(domains=domains).to_frame().columns.tolist() == ["domain", "weight"]

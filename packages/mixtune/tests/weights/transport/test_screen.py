@@ -4,70 +4,73 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mixtune.weights._transport_bounds import axes_bound, principal_axes
 from mixtune.weights.transport import distances_to, wasserstein_distance
 
 
-@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 5), st.floats(0, 10))
-def test_never_above_the_distance_nor_below_that_of_the_means(seed, n, m, d, shift):
-    rng = np.random.default_rng(seed)
-    A = rng.standard_normal((n, d)) @ rng.standard_normal((d, d))
-    B = rng.standard_normal((m, d)) + shift
-    bound = axes_bound(A, B)
-    assert bound <= wasserstein_distance(A, B).value * (1 + 1e-12)
-    assert bound >= np.linalg.norm(A.mean(axis=0) - B.mean(axis=0)) - 1e-9
+def test_a_lower_bound_is_never_above_the_distance():
+    """Asked whether the distance exceeds nine tenths of itself, and a fifth, and all of it."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n, m, d = rng.integers(1, 40, 2).tolist() + rng.integers(2, 6, 1).tolist()
+        A = rng.standard_normal((n, d)) @ rng.standard_normal((d, d))
+        B = rng.standard_normal((m, d)) + rng.uniform(0, 10)
+        exact = wasserstein_distance(A, B, method="exact").value
+        means = np.linalg.norm(A.mean(axis=0) - B.mean(axis=0))
+        for share in (0.2, 0.9, 1.0):
+            (found,) = distances_to(A, [B], method="exact", limit=share * exact)
+            if found.method == "screened":
+                assert share * exact < found.lower <= exact * (1 + 1e-12)
+            else:
+                assert found.value == pytest.approx(exact, rel=1e-12)
+                assert means * (1 - 1e-9) <= share * exact
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_stays_below_by_more_than_rounding(seed):
-    """On a line in any direction the bound would be the distance itself; it keeps a margin, and a narrow one."""
-    rng = np.random.default_rng(seed)
-    direction = rng.standard_normal(4)
-    A, B = (np.outer(rng.standard_normal(n) + shift, direction) for n, shift in ((40, 0.0), (30, 5.0)))
-    distance = wasserstein_distance(A[:, 0], B[:, 0]).value * np.linalg.norm(direction) / abs(direction[0])
-    assert (1 - 1e-11) * distance < axes_bound(A, B) < (1 - 5e-13) * distance
-    # Where the distance is small beside the coordinates, rounding is relative to those.
-    far = np.full((3, 2), 1.0)
-    assert axes_bound(far, far + np.array([1e-13, 0.0])) <= 1e-13 - 5e-15
+@pytest.mark.parametrize("d", [3, 5])
+@pytest.mark.parametrize("rows", [37, 230])
+def test_a_distance_equal_to_the_limit_is_not_beyond_it(d, rows):
+    """Not even by rounding: the distance is exactly 1/4. Rows are moved by more than they are spread."""
+    for seed in range(5):
+        X = np.random.default_rng(seed).integers(-64, 64, (rows, d)) / 1024.0
+        Y = X + np.eye(d)[0] / 4.0
+        for pair in ((X, Y), (Y, X), (X[:, ::-1], Y[:, ::-1])):
+            (found,) = distances_to(pair[0], [pair[1]], method="exact", limit=0.25)
+            assert found.method == "exact"
+            assert found.value == pytest.approx(0.25, rel=1e-12)
+            (below,) = distances_to(pair[0], [pair[1]], method="exact", limit=0.25 - 1e-9)
+            assert below.method == "screened"
+            assert 0.25 - 1e-9 < below.lower <= 0.25
 
 
-def test_sees_what_means_do_not():
+def test_axes_see_what_means_do_not():
+    """Samples with equal means, one three times as wide, in any direction: decided by bounds along axes."""
     X = np.random.default_rng(0).standard_normal((200, 3))
     X -= X.mean(axis=0)
-    assert axes_bound(X, 3 * X) > 0.8 * wasserstein_distance(X, 3 * X).value
     tilt = np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]) / np.sqrt([2, 2, 1])[:, None]
-    stretched = X * [5.0, 1.0, 1.0]
-    assert axes_bound(X @ tilt, stretched @ tilt) == pytest.approx(axes_bound(X, stretched), rel=0.05)
+    for A in (X, X * [5.0, 1.0, 1.0], (X * [5.0, 1.0, 1.0]) @ tilt):
+        exact = wasserstein_distance(A, 3 * A).value
+        (found,) = distances_to(A, [3 * A], limit=0.8 * exact)
+        assert found.method == "screened"
+        assert 0.8 * exact < found.lower <= exact
 
 
-def test_principal_axes_only_where_they_cost_less_than_the_solution():
+@pytest.mark.parametrize("d", [3, 10])
+def test_a_limit_ends_the_search_only_beyond_it(d):
     rng = np.random.default_rng(0)
-    direction = np.full(30, 30**-0.5)
-    A, B = (np.outer(rng.standard_normal(40) + shift, direction) for shift in (0.0, 5.0))
-    few = axes_bound(A[:20], B[:20])  # more columns than rows: the given axes alone
-    assert few <= wasserstein_distance(A[:20], B[:20]).value
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mixtune.weights._transport_bounds.principal_axes", None)
-        assert axes_bound(A[:20], B[:20]) == few
-        with pytest.raises(TypeError):
-            axes_bound(A, B)
+    X, Y = rng.standard_normal((300, d)), rng.standard_normal((280, d)) + 0.3
+    exact = wasserstein_distance(X, Y, method="exact").value
+    for left, right in ((X, Y), (Y, X)):
+        for share in (0.3, 0.9, 1.1, np.inf):
+            (found,) = distances_to(left, [right], method="exact", limit=share * exact)
+            if found.method == "exact":
+                assert found.value == pytest.approx(exact, rel=1e-12)
+            else:
+                assert share * exact < found.lower <= exact
 
 
 def test_one_job_gives_the_same_distances_as_several():
     focal, others = pairs(np.random.default_rng(0))
     assert distances_to(focal, others, jobs=1) == distances_to(focal, others, jobs=3)
-
-
-def test_axes_are_orthonormal():
-    rng = np.random.default_rng(1)
-    X, Y = rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2
-    axes = principal_axes(X, Y)
-    np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-12)
-    along = np.cov(np.vstack([X, Y]) @ axes, rowvar=False)
-    np.testing.assert_allclose(along, np.diag(np.diag(along)), atol=1e-12)
 
 
 def pairs(rng, d=6):
@@ -105,8 +108,8 @@ def test_every_bound_has_its_turn():
     found = distances_to(focal, [shifted, wide, fresh], limit=0.9 * exact)
     assert [d.method for d in found] == ["screened"] * 3
     assert found[0].value == pytest.approx(np.linalg.norm(focal.mean(axis=0) - shifted.mean(axis=0)))
-    assert found[1].value == pytest.approx(axes_bound(focal, wide), rel=1e-9)
-    assert axes_bound(focal, fresh) < 0.9 * exact < found[2].value <= exact
+    assert found[1].value > np.linalg.norm(focal.mean(axis=0) - wide.mean(axis=0))
+    assert 0.9 * exact < found[2].value <= exact
 
 
 def test_other_quantities_are_not_screened():

@@ -4,60 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
 
 from mixtune import Domains, WassersteinWeights
-from mixtune.weights._transport_bounds import Distances, bracket, price
-from mixtune.weights._transport_exact import solve_samples
-from mixtune.weights.transport import common_frame, distances_to, home_of, sampling_floor, wasserstein_distance
+from mixtune.weights.transport import distances_to, sampling_floor, wasserstein_distance
 
 torch = pytest.importorskip("torch")
-HOME = torch.ones(1)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA"))]
 
 
 def samples(n, m, d, *, seed=0, shift=0.5):
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, d)), rng.standard_normal((m, d)) + shift / np.sqrt(d)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("n", "m"), [(5, 3), (40, 90), (200, 200)])
-@pytest.mark.parametrize("d", [2, 30])
-def test_pricing_agrees_with_all_pairs(n, m, d, device):
-    X, Y = samples(n, m, d)
-    rng = np.random.default_rng(1)
-    u, v = rng.standard_normal(n), rng.standard_normal(m)
-    priced, cost = price(X, Y, u, v, rng=rng, home=HOME.to(device)), cdist(X, Y)
-    assert isinstance(priced.row_minimum, np.ndarray)
-    np.testing.assert_allclose(priced.row_minimum, (cost - v).min(axis=1), atol=1e-10)
-    np.testing.assert_allclose(priced.column_minimum, (cost - u[:, None]).min(axis=0), atol=1e-10)
-    assert np.all(priced.row_minimum <= (cost - v).min(axis=1) + 1e-15)  # bounds err to the safe side
-    pairs = set(zip(priced.rows.tolist(), priced.columns.tolist()))
-    assert {(i, int(j)) for i, j in enumerate((cost - v).argmin(axis=1))} <= pairs
-    assert {(int(i), j) for j, i in enumerate((cost - u[:, None]).argmin(axis=0))} <= pairs
-
-
-def test_the_walk_is_the_one_of_numpy():
-    """With products on both sides and one seed, the same strips give the same candidates."""
-    X, Y = samples(300, 170, 40)
-    u, v = np.zeros(300), np.zeros(170)
-    here = price(X, Y, u, v, rng=np.random.default_rng(3))
-    there = price(X, Y, u, v, rng=np.random.default_rng(3), home=HOME)
-    np.testing.assert_array_equal(here.rows, there.rows)
-    np.testing.assert_array_equal(here.columns, there.columns)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("d", [3, 60])
-def test_distances_are_never_too_long(d, device):
-    X, Y = samples(300, 300, d, shift=0.0)
-    Y[:150] = X[:150]  # true distance zero, where products lose most
-    X[200] += 1e6
-    there, distances = Distances(X, Y, HOME.to(device)), cdist(X, Y)
-    found = there.between(slice(None), slice(None)).cpu().numpy()
-    assert np.all(found <= distances)
-    assert np.all(distances - found <= there.worst_loss)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -73,44 +30,51 @@ def test_brackets_contain_the_exact_distance_tightly(d, device):
     assert (found.method, found.certified) == ("bracket", True)
 
 
-def test_bounds_hold_after_every_round(monkeypatch):
-    (X, Y), _ = common_frame(samples(250, 180, 6))
-    exact = solve_samples(X, Y).cost
-    gaps = []
-    for rounds in (0, 1, 3, 12):
-        monkeypatch.setitem(bracket.__globals__, "ROUNDS", rounds)
-        lower, upper = bracket(X, Y, seed=0, subsample=50, rtol=0.0, home=HOME)
-        assert lower <= exact * (1 + 1e-9)
-        assert upper >= exact * (1 - 1e-9)
-        gaps.append(upper - lower)
-    assert gaps == sorted(gaps, reverse=True)
-    assert gaps[-1] <= 1e-4 * exact
-
-
-def test_a_device_looks_once_at_pairs_too_many_to_plan_with(monkeypatch):
-    (X, Y), _ = common_frame(samples(600, 500, 20))
-    exact = solve_samples(X, Y).cost
-    monkeypatch.setitem(bracket.__globals__, "PRICED_ENTRIES", 1000)
-    rough = bracket(X, Y, seed=0, subsample=100, rtol=1e-3, home=HOME)
-    monkeypatch.setitem(bracket.__globals__, "on_device", lambda _: True)
-    monkeypatch.setitem(bracket.__globals__, "_restricted_plan", lambda *_, **__: pytest.fail("a plan was made"))
-    looked = bracket(X, Y, seed=0, subsample=100, rtol=1e-3, home=HOME)
-    assert rough[0] < 0.5 * exact < 0.9 * exact < looked[0] <= exact <= looked[1]
-    monkeypatch.setitem(bracket.__globals__, "DEVICE_PRICED_ENTRIES", 1000)
-    assert bracket(X, Y, seed=0, subsample=100, rtol=1e-3, home=HOME) == rough
-
-
 @pytest.mark.parametrize("make", [np.asarray, torch.asarray], ids=["numpy", "torch"])
-def test_a_limit_is_decided_before_any_plan(make, monkeypatch):
-    """The means agree and so do the axes, nearly; the potentials see the difference, and no plan is made."""
+def test_a_limit_is_decided_by_potentials_where_means_and_axes_agree(make):
     rng = np.random.default_rng(0)
     A = rng.standard_normal((900, 8))
     B = rng.standard_normal((800, 8)) * np.where(rng.random(800) < 0.5, 0.2, 1.4)[:, None]
     full = wasserstein_distance(A, B, method="exact").value
-    monkeypatch.setitem(bracket.__globals__, "_block_plan", lambda *_, **__: pytest.fail("a plan was made"))
     (found,) = distances_to(make(A), [make(B)], method="bracket", limit=0.95 * full)
     assert found.method == "screened"
     assert 0.95 * full < found.lower <= full
+
+
+def test_the_first_tensor_says_where_the_work_is_done():
+    A, B = samples(300, 200, 30)
+    here, there, mixed, lists = (
+        wasserstein_distance(*pair, method="bracket", subsample=50)
+        for pair in ((A, B), (torch.asarray(A), torch.asarray(B)), (A, torch.asarray(B)), (A.tolist(), B.tolist()))
+    )
+    assert mixed == there
+    assert lists == here
+    assert sampling_floor(torch.ones(5, 2), method="bracket").value == 0.0
+
+
+@pytest.mark.parametrize("rtol", [10.0, 0.05, 1e-3, 0.0])
+def test_bounds_hold_at_every_width(rtol):
+    A, B = samples(250, 180, 6)
+    exact = wasserstein_distance(A, B, method="exact").value
+    found = wasserstein_distance(torch.asarray(A), torch.asarray(B), method="bracket", subsample=40, rtol=rtol)
+    assert found.lower <= exact * (1 + 1e-9)
+    assert found.upper >= exact * (1 - 1e-9)
+    assert found.gap <= max(rtol, 1e-4) * exact
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("d", [3, 60])
+def test_bounds_hold_where_products_lose_most(d, device):
+    """Half the rows are shared, so that true distances are zero, and one row is far away."""
+    A, B = samples(300, 300, d, shift=0.0)
+    B[:150] = A[:150]
+    A[200] += 1e6
+    exact = wasserstein_distance(A, B, method="exact")
+    there = [torch.tensor(Z, device=device) for Z in (A, B)]
+    found = wasserstein_distance(*there, method="bracket", subsample=100)
+    assert found.lower <= exact.upper * (1 + 1e-12)
+    assert found.upper >= exact.lower * (1 - 1e-12)
+    assert found.gap <= 2e-3 * found.upper
 
 
 def test_screening_decides_as_it_does_for_arrays():
@@ -157,9 +121,3 @@ def test_functions_still_see_arrays():
 
     WassersteinWeights(1.0, distance=distance).weigh_clouds([torch.ones(4, 2), 1.0 + torch.ones(3, 2)])
     assert seen == [True, True]  # the distance and the floor
-
-
-def test_home_is_the_first_tensor():
-    assert home_of([np.ones(2), [1.0]]) is None
-    assert home_of([np.ones(2), HOME]) is HOME
-    assert sampling_floor(torch.ones(5, 2), method="bracket").value == 0.0
