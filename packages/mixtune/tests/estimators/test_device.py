@@ -78,8 +78,8 @@ def test_the_choice_factors_matrices_on_the_device(rows, monkeypatch):
 
 def test_many_rows_are_added_up_in_several_blocks():
     rng = np.random.default_rng(0)
-    phi = RandomFeatures(n_inputs=4, width=300, seed=0)
-    X = rng.standard_normal((20_000, 4))
+    phi = RandomFeatures(n_inputs=4, width=150, seed=0)
+    X = rng.standard_normal((230_000, 4))  # 2**25 features make a block
     y = np.sin(X).sum(axis=1)
     here, there = (
         RegretOptimalRegressor(phi, device=d).fit(X[:50], y[:50], sources={"a": (X, y)}) for d in ("cpu", "torch:cpu")
