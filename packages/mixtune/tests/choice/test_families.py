@@ -90,6 +90,18 @@ def test_near_the_best_that_is_possible_where_coefficients_follow_a_normal_law()
     assert np.mean(ours) < 0.6 * np.mean(alone)
 
 
+def test_the_noise_of_the_focal_domain_is_found():
+    """Whatever the coefficients that domains have in common explain."""
+    rng = np.random.default_rng(0)
+    law, noises = np.array([5.0, -3.0]), np.exp(rng.normal(0, 0.4, 12))
+    sources = [make_task(rng, 60, 2, head=law + 0.3 * rng.standard_normal(2), noise=noise) for noise in noises]
+    for noise in (0.5, 2.0):
+        focal = make_task(rng, 40, 2, head=law, noise=noise)
+        found = choose(focal, sources)
+        assert found.labels[found.top][0] != "focal only"
+        assert found.prior.noise * found.size**2 == pytest.approx(noise**2, rel=0.5)
+
+
 def test_targets_are_measured_in_their_standard_deviation():
     rng = np.random.default_rng(3)
     focal, *sources = [make_task(rng, n, 2, level=5.0) for n in (10, 30, 30)]

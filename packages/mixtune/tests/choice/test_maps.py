@@ -218,6 +218,15 @@ def bent_sources(rng, count=8, rows=60, flipped=3):
 PLAIN = Oriented(np.zeros(2), np.ones(2), np.arange(2))
 
 
+@pytest.mark.parametrize(("seed", "flipped"), [(0, 2), (3, 1), (4, 2)])
+def test_turned_sources_are_found(seed, flipped):
+    """Targets are learned from as most sources have them."""
+    sources, signs = bent_sources(np.random.default_rng(seed), count=6, flipped=flipped)
+    _, _, targets = learn_columns(sources, PLAIN, seed=0)
+    found = [np.sign(part @ (rows.y - rows.y.mean())) for part, rows in zip(targets, sources)]
+    np.testing.assert_array_equal(found, signs)
+
+
 def test_learned_columns_are_the_common_curve_out_of_fold():
     rng = np.random.default_rng(1)
     sources, _ = bent_sources(rng)
@@ -323,7 +332,7 @@ def test_the_largest_share_of_all_maps(average):
 
 
 def test_many_rows_are_averaged_with_the_fit_to_them_alone():
-    focal, sources, _ = make_family(n=80, sizes=(120,) * 5)
+    focal, sources, _ = make_family(n=80, sizes=(110, 130, 200, 400, 580))
     before = MapAverage([choose(focal, sources)], BLOCKS[:1], WIDTH)
     found = choose_maps([[focal, *sources]], BLOCKS[:1], WIDTH)
     plain = before.choices[before.plain]
@@ -338,13 +347,17 @@ def test_many_rows_are_averaged_with_the_fit_to_them_alone():
     pairs.append(np.stack([before.left_out, plain.focal_left_out]) / before.size)
     says = np.sqrt([pair.shape[1] for pair in pairs])
     says[-1] = 80 / SETTINGS.own_fit_focal_rows * says[:-1].sum()
-    grid = np.linspace(0.005, 0.995, 199)
+    grid = np.linspace(0.0005, 0.9995, 1999)
     cost = SETTINGS.maps_pull[0] * ((1 - grid) * np.log(2 * (1 - grid)) + grid * np.log(2 * grid))
     for say, pair in zip(says / says.sum(), pairs):
         limit = 5 * 1.4826 * np.median(np.abs(pair), axis=1).min()
         one, other = np.clip(pair, -limit, limit)
-        cost += say * np.mean(((1 - grid)[:, None] * one + grid[:, None] * other) ** 2, axis=1) / np.mean(pair**2)
-    assert part == pytest.approx(grid[np.argmin(cost)], abs=0.03)
+        cost += (
+            say
+            * np.mean(((1 - grid)[:, None] * one + grid[:, None] * other) ** 2, axis=1)
+            / np.mean(pair**2, axis=1).min()
+        )
+    assert part == pytest.approx(grid[np.argmin(cost)], abs=0.002)
     # All else goes with the weights that were moved.
     np.testing.assert_allclose(found.kept[0], found.head)
     assert found.shares.sum() == pytest.approx(1.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from choice.tasks import make_task, sample_of
-from mixtune.choice import choose
+from mixtune.choice import SETTINGS, choose
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -74,3 +74,27 @@ def test_features_tell_domains_apart_where_few_noisy_targets_do_not():
         errors.append([np.sum((choose(task, sources).head[:-1] - head) ** 2) for task, sources, head in problems])
     apart, together = np.mean(errors, axis=0)
     assert apart < 0.9 * together
+
+
+@pytest.mark.parametrize(("p", "apart"), [(1, 0.5), (45, 0.9)])
+def test_sources_are_similar_up_to_a_multiple_of_the_least_distance_and_of_chance(p, apart):
+    """Distances between normal distributions whose columns vary independently, by the textbook formula."""
+    counts = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sizes, scales = rng.integers(10, 60, 8), rng.uniform(0.8, 1.2, (8, 1, p))
+        shifts = apart * rng.uniform(0, 1, (8, 1)) * rng.standard_normal((8, p))
+        features = [s * rng.standard_normal((n, p)) + shift for n, s, shift in zip(sizes, scales, shifts)]
+        task, *sources = [sample_of(X, rng.standard_normal(len(X))) for X in features]
+        means, spreads = (np.array([part(X, axis=0) for X in features]) for part in (np.mean, np.std))
+        distance = np.sqrt(np.sum((means[1:] - means[0]) ** 2 + (spreads[1:] - spreads[0]) ** 2, axis=1))
+        # Of rows of one distribution, means are apart by its variance times this, and deviations by half of that.
+        rows, share = 1 / sizes[1:] + 1 / sizes[0], (sizes[0] / (sizes[0] + sizes[1:]))[:, None]
+        chance = np.sqrt(1.5 * np.sum(share * spreads[0] ** 2 + (1 - share) * spreads[1:] ** 2, axis=1) * rows)
+        nearest = np.argmin(distance)
+        least = distance[nearest] * np.maximum(chance / chance[nearest], 1.0)
+        expected = distance <= SETTINGS.similar_reach * np.maximum(least, chance)
+        for weight in similar_weights(task, sources):
+            np.testing.assert_allclose(weight, expected / expected.sum())
+        counts.append(expected.sum())
+    assert min(counts) < 7
