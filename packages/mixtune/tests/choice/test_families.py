@@ -3,13 +3,55 @@
 import numpy as np
 import pytest
 
-from choice.tasks import make_family, make_task, sample_of
-from mixtune.choice import choose
+from choice.tasks import changed, left_out_by_refitting, make_family, make_task, posterior_mean, sample_of
+from mixtune.choice import SummedTask, choose
 
 
 def weights_of(found, *families):
     """Weights of the sources in candidates of these families."""
     return np.array([weight for (name, _), weight in zip(found.labels, found.weights) if name in families])
+
+
+def only(index, labels):
+    """Validation tasks, done elsewhere by very many sources, in which all candidates but one did badly."""
+    root = np.where(np.arange(len(labels)) == index, 0.01, 1.0)
+    squares, usable = np.outer(root, root), np.ones(len(labels), dtype=bool)
+    alone = next(place for place, (name, _) in enumerate(labels) if name == "focal only" and place != index)
+    return [SummedTask(k, 100.0, squares, squares, squares, usable, alone, stands_for=10**4) for k in range(40)]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("p", "count"), [(3, 2), (9, 2), (3, 5), (9, 5), (45, 3)])
+def test_candidates_are_posterior_means_with_rows_left_out(p, count, intercept):
+    """Each by the normal equations with its prior, and refits without each row."""
+    rng = np.random.default_rng(p + count)
+    head = rng.standard_normal(p)
+    options = {"weights": [0.5, 1.0, 3.0], "intercept": intercept}
+    sources = [make_task(rng, 40, p, head=head + 0.3 * rng.standard_normal(p), **options) for _ in range(count)]
+    focal = make_task(rng, 8, p, head=head, noise=2.0, **options)
+    labels, checked = choose(focal, sources).labels, 0
+    for index in np.unique(np.linspace(0, len(labels) - 1, 12).astype(int)).tolist():
+        found = choose(focal, sources, tasks=only(index, labels))
+        share = found.shares[index]
+        if found.top != index:  # the focal rows speak against it
+            continue
+        prior, unit = found.prior, changed(focal, y=focal.rows.y / found.size)
+
+        def fit(part, prior=prior):
+            covariance = prior.scale * prior.covariance
+            return posterior_mean(part, prior.mean, covariance, prior.noise, free_intercept=prior.free_intercept)
+
+        expected = share * found.size * fit(unit) + (1 - share) * found.focal_head
+        np.testing.assert_allclose(found.head, expected, rtol=1e-5, atol=1e-6)
+        left_out = share * found.size * left_out_by_refitting(unit, fit) + (1 - share) * found.focal_left_out
+        np.testing.assert_allclose(found.left_out, left_out, rtol=1e-5, atol=1e-6)
+        if labels[index][0] == "focal only":
+            assert not found.weights[index].any()
+        else:
+            assert found.weights[index].sum() == pytest.approx(1.0)
+            assert found.weights[index].min() >= 0
+        checked += 1
+    assert checked >= 6
 
 
 @pytest.mark.parametrize(("p", "count"), [(3, 2), (3, 9), (45, 4)])
