@@ -344,6 +344,23 @@ def test_weights_by_validation_are_the_minimum_on_the_simplex(count):
     assert best < objective(np.log(prior))
 
 
+def test_the_more_sources_were_validated_the_less_leave_one_out_moves_the_weights():
+    """Where validation tells nothing apart, logarithms of shares go by errors on the rows, over the trust in tasks."""
+    focal, sources, _ = make_family(n=20, sizes=(30,) * 2, spread=0.5)
+    labels = [family for family, _ in choose(focal, sources).labels]
+    others = np.array([family != "focal only" for family in labels])  # which no guard moves weights to
+    prior = np.array([1 / labels.count(name) for name in labels])
+    alike, usable, slopes = np.ones((len(labels),) * 2), np.ones(len(labels), dtype=bool), []
+    for count in (6, 7, 24, 40):
+        tasks = [SummedTask(k, 100.0, alike, alike, alike, usable, 0) for k in range(count)]
+        logs = np.log(choose(focal, sources, tasks=tasks).shares / prior)[others]
+        part = min(count / SETTINGS.enough_sources, 1.0)
+        slopes.append((logs - logs[0]) * (SETTINGS.rows_trust + part * SETTINGS.tasks_trust))
+    assert np.ptp(slopes[0]) > 1.0
+    for other in slopes[1:]:
+        np.testing.assert_allclose(other, slopes[0], rtol=1e-6, atol=1e-8)
+
+
 def excess(head, truth):
     return float(np.sum((head - truth) ** 2))
 

@@ -50,6 +50,10 @@ def test_candidates_are_posterior_means_with_rows_left_out(p, count, intercept):
         else:
             assert found.weights[index].sum() == pytest.approx(1.0)
             assert found.weights[index].min() >= 0
+        if p == 3 and (prior.free_intercept or count > 2):
+            # In the metric of a variance that is the same for all slopes, the mean of their variances.
+            slopes = np.diagonal(prior.covariance)[:3]
+            assert found.ridges[index] == pytest.approx(prior.noise / prior.scale / np.mean(slopes), rel=1e-7)
         checked += 1
     assert checked >= 6
 

@@ -174,10 +174,16 @@ def test_one_map_is_its_choice():
     assert (found.n_plays, found.inflation) == (alone.n_plays, alone.inflation)
 
 
-@pytest.mark.parametrize(("rows", "factor"), [(3, 10.0), (30, 1.0), (60, 1.0)])
-def test_few_rows_leave_maps_their_equal_shares(rows, factor):
-    """Without validation, left-out rows alone; the same minimum on a grid."""
-    focal, sources, _ = make_family(n=rows, sizes=(20,))
+@pytest.mark.parametrize(
+    ("rows", "factor", "outlier"), [(3, 10.0, 0.0), (30, 1.0, 0.0), (60, 1.0, 0.0), (60, 1.0, 12.0)]
+)
+def test_few_rows_leave_maps_their_equal_shares(rows, factor, outlier):
+    """Without validation, left-out rows alone, of which outliers do not decide; the same minimum on a grid."""
+    focal, sources, truth = make_family(1, n=rows, sizes=(20,))
+    X, y = focal.rows.X.copy(), focal.rows.y.copy()
+    X[1, 1] += outlier  # which the second map does not have
+    y[1] += outlier * truth[1]
+    focal = changed(focal, X=X, y=y)
     samples = [[blocks_of(sample)[place] for sample in (focal, *sources)] for place in range(2)]
     found = choose_maps(samples, BLOCKS, WIDTH)
     assert found.tasks == []

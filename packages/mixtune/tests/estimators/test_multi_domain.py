@@ -5,15 +5,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn import config_context
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mixtune import MultiDomainRegressor, RandomFeatures, RegretOptimalRegressorCV, StreamedSources, load
-from mixtune.choice import SETTINGS, learn_population
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import Rows, Sample
 
 CUTS = KFold(2, shuffle=True, random_state=0)
 
@@ -231,36 +228,6 @@ def test_unseen_domains(data, linear):
         MultiDomainRegressor(None, unseen="error").fit(X, y, domain=names).predict(X[:2], domain=["new", "d01"])
     with pytest.raises(ParameterError, match="unseen='no' is unknown"):
         MultiDomainRegressor(unseen="no").fit(X, y, domain=names)
-
-
-def test_population_without_a_domain_is_a_fit_without_it():
-    """Left-out predictions of every domain are one average of ridge fits to the other domains, pooled and within."""
-    X, y, names = draw(domains=6)
-    domains = [(X[names == name], y[names == name]) for name in np.unique(names)]
-    found = learn_population([[Sample.of(Rows(*each)) for each in domains]])
-    candidates = []
-    for k, (new, _) in enumerate(domains):
-        others = [each for place, each in enumerate(domains) if place != k]
-        pooled = np.concatenate([U for U, _ in others]), np.concatenate([v for _, v in others])
-        within = [(U - U.mean(axis=0), v - v.mean()) for U, v in others]
-        trust = np.array([len(v) / (len(v) + SETTINGS.level_rows) for _, v in others])
-        means = [np.append(U.mean(axis=0), v.mean()) for U, v in others]
-        *middle, level = np.average(means, axis=0, weights=trust)
-        own = []
-        for ridge in SETTINGS.population_ridges:
-            size = np.sum(pooled[0] ** 2) / 3
-            own.append(Ridge(alpha=ridge * size).fit(*pooled).predict(new))
-        for ridge in SETTINGS.population_ridges:
-            U, v = (np.concatenate(parts) for parts in zip(*within))
-            slopes = Ridge(alpha=ridge * np.sum(U**2) / 3, fit_intercept=False).fit(U, v).coef_
-            own.append(new @ slopes + level - middle @ slopes)
-        candidates.append(np.array(own))
-    predicted = [v - residuals for (_, v), residuals in zip(domains, found.left_out, strict=True)]
-    design, wanted = np.concatenate(candidates, axis=1).T, np.concatenate(predicted)
-    shares = np.linalg.lstsq(design, wanted, rcond=None)[0]
-    np.testing.assert_allclose(design @ shares, wanted, atol=1e-8)
-    assert shares.sum() == pytest.approx(1.0)
-    assert shares.min() > 0
 
 
 def test_intervals_cover():
