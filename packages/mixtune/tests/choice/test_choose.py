@@ -1,35 +1,11 @@
 """The choice: shares, invariances, odd data, and simulated families where transfer helps or would hurt."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.stats import norm
 
 from choice.tasks import changed, design_of, make_family, make_task
-from mixtune.choice import (
-    SETTINGS,
-    Sample,
-    _choose,
-    _model_averaging,
-    choose,
-    compare,
-    sample_sources,
-)
-from mixtune.choice._model_averaging import (
-    ValidationTask,
-    guarded,
-    interval_inflation,
-    negligible_error,
-    nested_left_out,
-    robust_errors,
-    robust_losses,
-    stacked_weights,
-    tilted_weights,
-    transfer_gains,
-    weights_of_tasks,
-)
+from mixtune.choice import SETTINGS, Plan, Sample, SummedTask, choose, sample_sources
 from mixtune.moments import Rows
 
 
@@ -168,53 +144,86 @@ def test_a_row_of_weight_two_is_the_row_twice(count):
     np.testing.assert_allclose(one.own, two.own, atol=1e-8)
 
 
-def test_without_a_source_is_a_fit_with_the_source_masked():
-    focal, sources, _ = make_family(sizes=(30,) * 5)
+def own_ridge_fits(found, focal):
+    """Coefficients, left-out residuals and leverages of ridge regressions on the focal rows, by the hat matrix."""
+    X, y, weight = focal.rows.X, focal.rows.y, focal.rows.weight
+    mean = np.append(np.average(X, axis=0, weights=weight), np.average(y, weights=weight))
+    root = np.sqrt(weight)
+    U, v = (X - mean[:-1]) * root[:, None], (y - mean[-1]) * root
+    heads, left_out, leverages = [], [], []
+    for ridge, (family, _) in zip(found.ridges, found.labels):
+        if family == "focal only":
+            inside = np.linalg.solve(U.T @ U + ridge * np.eye(U.shape[1]), U.T)
+            slopes, leverage = inside @ v, np.einsum("ij,ji->i", U, inside) + weight / weight.sum()
+            heads.append(np.append(slopes, mean[-1] - mean[:-1] @ slopes))
+            leverages.append(leverage)
+            left_out.append((y - design_of(focal) @ heads[-1]) / (1 - leverage))
+    return np.array(heads), np.array(left_out), np.array(leverages)
+
+
+@pytest.mark.parametrize("outlier", [0.0, 30.0])
+def test_own_rows_alone_are_averaged_by_leave_one_out(outlier):
+    """Shares fall with the error, in which residuals count only linearly beyond three typical ones."""
+    focal, _, _ = make_family(n=30, sizes=(), p=8, noise=3.0)
+    y = focal.rows.y.copy()
+    y[5] += outlier
+    focal = changed(focal, y=y)
+    found = choose(focal, [])
+    heads, left_out, leverages = own_ridge_fits(found, focal)
+    np.testing.assert_allclose(found.errors, np.mean(left_out**2, axis=1))
+    size = np.abs(left_out)
+    limit = 3 * 1.4826 * np.sort(size, axis=1)[:, 14].min()
+    losses = np.mean(np.where(size <= limit, size**2, limit * (2 * size - limit)), axis=1)
+    assert (losses.min() < 0.9 * found.errors.min()) == (outlier > 0)
+    expected = np.exp(-(losses / losses.min() - 1) * 30 / SETTINGS.rows_trust)
+    np.testing.assert_allclose(found.shares, expected / expected.sum(), rtol=1e-7)
+    np.testing.assert_allclose(found.head, found.shares @ heads)
+    np.testing.assert_allclose(found.left_out, found.shares @ left_out)
+    top = leverages[np.argmax(found.shares)]
+    np.testing.assert_allclose(found.spreads, 1 / (1 - top))
+
+
+def test_without_a_source_that_is_alike_errors_are_larger():
+    focal, sources, truth = make_family(n=10, sizes=(60,) * 3, flipped=2, spread=0.05, seed=1)
     found = choose(focal, sources)
-    head, left_out = found.without(2)
-    mask = np.array([1.0, 1.0, 0.0, 1.0, 1.0])
-    fits = found.pool.fits(scaled(focal, 1 / found.size), mask)
-    np.testing.assert_allclose(head, found.size * found.shares @ np.vstack([f.paths.heads for f in fits]))
-    expected = found.size * found.shares @ np.vstack([f.paths.left_out for f in fits])
-    np.testing.assert_allclose(left_out, expected)
     head, left_out = found.without(None)
     np.testing.assert_allclose(head, found.head)
     np.testing.assert_allclose(left_out, found.left_out)
+    errors = [excess(found.without(k)[0], truth) for k in range(3)]
+    assert np.argmax(errors) == 2
+    assert errors[2] > 2 * excess(found.head, truth)
 
 
 def test_without_the_only_source_the_focal_rows_are_alone():
     focal, sources, _ = make_family(sizes=(50,), spread=0.05)
     found = choose(focal, sources)
     head, left_out = found.without(0)
-    alone = [i for i, (family, _) in enumerate(found.labels) if family == "focal only"]
-    best = min(alone, key=lambda i: found.errors[i])
-    fits = found.pool.families[0].fits(focal, np.ones(1))
-    np.testing.assert_allclose(head, fits.paths.heads[best], atol=1e-9)
-    np.testing.assert_allclose(left_out, fits.paths.left_out[best], atol=1e-9)
+    heads, alone, _ = own_ridge_fits(found, focal)
+    best = np.argmin(np.mean(alone**2, axis=1))
+    np.testing.assert_allclose(head, heads[best], atol=1e-9)
+    np.testing.assert_allclose(left_out, alone[best], atol=1e-9)
 
 
-@pytest.mark.parametrize(("p", "count"), [(3, 0), (3, 4), (45, 0), (45, 2), (45, 14)])
-def test_more_rows_than_are_judged_at_once(monkeypatch, p, count):
-    """The last block has fewer rows than columns where p = 45."""
-    focal, sources, _ = make_family(n=130, sizes=(40,) * count, p=p)
-    whole = choose(focal, sources)
-    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, judged_rows=60))
-    some = choose(focal, sources)
-    assert len(some.task.rows.y) == 60
-    assert some.left_out.shape == (130,)
-    # At the shares that the judged rows gave, all else is that of all rows.
-    fits = whole.pool.fits(whole.task, np.ones(count))
-    heads, left_out, leverages = (
-        np.vstack([getattr(f.paths, name) for f in fits]) for name in ("heads", "left_out", "leverages")
-    )
-    np.testing.assert_allclose(some.head, whole.size * some.shares @ heads, atol=1e-8)
-    np.testing.assert_allclose(some.left_out, whole.size * some.shares @ left_out, atol=1e-8)
-    top = leverages[int(np.argmax(some.shares))]
-    np.testing.assert_allclose(some.spreads, 1 + top / (1 - top), atol=1e-8)
-    # An estimate from 60 of 130 rows; without scaling it up it would be about half.
-    assert some.own.mean() == pytest.approx(whole.own.mean(), rel=0.2)
-    if count:
-        assert_sound(some, focal, sources)
+@pytest.mark.parametrize("count", [0, 4])
+def test_more_rows_than_are_judged_at_once(count):
+    """Shares come from some of the rows; all else is that of all rows."""
+    rng = np.random.default_rng(0)
+    n = SETTINGS.judged_rows + 300
+    focal, sources, _ = make_family(n=n, sizes=(40,) * count, p=3)
+    focal = changed(focal, y=focal.rows.y + 3 * rng.standard_normal(n))
+    found = choose(focal, sources)
+    assert len(found.judged_left_out) == SETTINGS.judged_rows
+    assert found.left_out.shape == (n,)
+    assert np.all(np.isin(np.round(found.judged_left_out, 8), np.round(found.left_out, 8)))
+    heads, left_out, leverages = own_ridge_fits(found, focal)
+    if not count:
+        np.testing.assert_allclose(found.head, found.shares @ heads, atol=1e-8)
+        np.testing.assert_allclose(found.left_out, found.shares @ left_out, atol=1e-8)
+        np.testing.assert_allclose(found.spreads, 1 / (1 - leverages[np.argmax(found.shares)]), atol=1e-8)
+        # An estimate from some rows, scaled up to all: degrees of freedom over their largest number.
+        np.testing.assert_allclose(found.own, leverages.sum(axis=1) / 4, rtol=0.05)
+    else:
+        assert_sound(found, focal, sources)
 
 
 @pytest.mark.parametrize(("p", "count"), [(3, 3), (3, 14), (45, 5), (45, 14)])
@@ -234,101 +243,51 @@ def test_the_order_of_rows_and_of_sources_does_not_matter(p, count):
     )
 
 
-def test_few_sources_play_several_times(monkeypatch):
-    played = []
-    kept = _choose.ValidationTask
-    monkeypatch.setattr(
-        _choose,
-        "ValidationTask",
-        lambda source, *rest: played.append((source, rest[0])) or kept(source, *rest),
-    )
+def test_few_sources_play_several_times():
     focal, sources, _ = make_family(sizes=(60,) * 5, n=20)
     found = choose(focal, sources)
+    played = [task.source for task in found.tasks]
     assert found.n_plays == len(found.play_gains) == 5
-    assert sorted(player for player, _ in played) == sorted(list(range(5)) * 2)
-    one, two = (residuals for player, residuals in played if player == 0)
-    assert not np.allclose(one, two)
-
-
-def test_gains_of_a_source_are_averaged_over_its_plays():
-    one, two, other = plays_of(0, 3)
-    share = np.full(12, 1 / 12)
-    again = ValidationTask(one.source, two.residuals, two.weight, two.left_out, 0)
-    single = transfer_gains([one, two, other], share)
-    np.testing.assert_allclose(transfer_gains([one, again, other], share), [(single[0] + single[1]) / 2, single[2]])
-
-
-def test_a_play_of_targets_that_do_not_vary_says_nothing():
-    plays = plays_of(0, 3)
-    exact = np.ones((12, 10))
-    exact[4] = 0.0
-    equal = np.full(12, 1 / 12)
-    others = sum(np.sqrt(play.weight.sum()) for play in plays)
-    share = others / (others + np.sqrt(10))
-    found = stacked_weights([*plays, ValidationTask(3, exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * share)
-    np.testing.assert_allclose(found, stacked_weights(plays, equal, 0.2), atol=1e-3)
+    assert sorted(played) == sorted([*range(5), *range(5)])
+    one, two = (task for task in found.tasks if task.source == 0)
+    assert not np.allclose(one.residuals, two.residuals)
+    # Gains of a source are averaged over its tasks; intervals widen by what left-out rows overlook.
+    errors = np.array([np.mean(task.residuals**2, axis=1) for task in found.tasks])
+    gains = 0.5 * np.log(errors[:, 0] / errors[:, 1])
+    np.testing.assert_allclose(found.play_gains, [gains[np.equal(played, k)].mean() for k in range(5)])
+    inside = np.array([np.mean(task.left_out[0] ** 2) for task in found.tasks])
+    ratio = np.exp(0.5 * np.mean(np.log(errors[:, 0] / inside)))
+    assert found.inflation == pytest.approx(np.clip(ratio, 1.0, 2.0))
 
 
 def test_rounding_does_not_decide_whether_targets_vary():
     rng = np.random.default_rng(0)
-    for level in rng.uniform(-2, 2, 50):
-        constant = make_task(rng, 8, 2, weights=rng.uniform(0.01, 1.0, 8))
-        assert negligible_error(changed(constant, y=np.full(8, level))) == SETTINGS.negligible_error
-    varied = changed(constant, y=level + 1e-6 * np.array([1.0, -1.0] * 4))
-    rows = varied.free.rows
-    expected = SETTINGS.negligible_error * np.average(rows.y**2, weights=rows.weight)
-    assert negligible_error(varied) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("count", [9, 10])
-def test_weights_of_rows_count_as_repeated_rows_in_stacking(count):
-    """Also where large residuals are cut off, which depends on their median."""
-    rng = np.random.default_rng(count)
-    residuals, times = rng.standard_t(2, (3, count)), rng.integers(1, 4, count)
-    residuals[:, 0] *= 30
-    weighted = ValidationTask(0, residuals, times.astype(float), residuals, 0)
-    repeated = np.repeat(residuals, times, axis=1)
-    rows = ValidationTask(0, repeated, np.ones(times.sum()), repeated, 0)
-    equal = np.full(3, 1 / 3)
-    np.testing.assert_allclose(stacked_weights([weighted], equal, 0.1), stacked_weights([rows], equal, 0.1), atol=1e-12)
-
-
-def test_more_columns_than_rows_are_judged_whole(monkeypatch):
-    focal, _, _ = make_family(n=60, sizes=(), p=80)
-    whole = choose(focal, [])
-    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, judged_rows=25))
-    np.testing.assert_allclose(choose(focal, []).left_out, whole.left_out)
-
-
-def test_wide_plays_leave_some_rows_out_and_choose_as_with_all(monkeypatch):
-    focal, sources, _ = make_family(n=60, sizes=(90,) * 4, p=12)
-    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, wide_columns=10, narrow_columns=8, left_out_rows=60))
-    whole = choose(focal, sources)
-    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, wide_columns=10, narrow_columns=8, left_out_rows=20))
-    some = choose(focal, sources)
-    assert [task.left_out.shape[1] for task in some.tasks] == [20] * len(whole.tasks)
-    np.testing.assert_allclose(some.shares, whole.shares, atol=1e-10)
-    np.testing.assert_allclose(some.head, whole.head, atol=1e-10)
-    for mine, other in zip(some.tasks, whole.tasks):
-        np.testing.assert_allclose(mine.left_out[0], other.left_out[0, :20], atol=1e-8)
+    focal, sources, _ = make_family(n=8, sizes=(40,) * 4)
+    for level in rng.uniform(-2, 2, 20):
+        constant = changed(focal, y=np.full(8, level), weight=rng.uniform(0.01, 1.0, 8))
+        found = choose(constant, sources)
+        np.testing.assert_allclose(design_of(constant) @ found.head, level, atol=1e-6)
+        np.testing.assert_allclose(found.left_out, 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("p", "count", "n", "intercept"), [(3, 9, 20, True), (3, 4, 20, False), (6, 9, 4, True)])
-def test_plays_in_one_call_are_those_one_by_one(monkeypatch, p, count, n, intercept):
+def test_validation_tasks_are_the_same_together_and_one_by_one(p, count, n, intercept):
     rng = np.random.default_rng(0)
     focal, *sources = [
         make_task(rng, size, p, head=np.ones(p), weights=[0.5, 1.0, 3.0], intercept=intercept)
         for size in (n, *[60] * count)
     ]
-    together = choose(focal, sources)
-    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, batch_entries=0))
-    alone = choose(focal, sources)
-    assert len(together.tasks) == len(alone.tasks) >= count
-    np.testing.assert_allclose(together.shares, alone.shares, atol=1e-9)
-    for mine, other in zip(together.tasks, alone.tasks):
+    drawn = [(k, rng.permutation(60)) for k in range(count)]
+    together = choose(focal, sources, plan=Plan(None, n, True, drawn))
+    assert len(together.tasks) == count
+    for place, task in enumerate(drawn):
+        alone = choose(focal, sources, plan=Plan(None, n, True, [task]))
+        np.testing.assert_allclose(alone.task_errors[0], together.task_errors[place], rtol=1e-7)
+        mine, other = alone.tasks[0], together.tasks[place]
         assert (mine.source, mine.negligible) == (other.source, pytest.approx(other.negligible))
-        np.testing.assert_allclose(mine.residuals, other.residuals, atol=1e-9)
-        np.testing.assert_allclose(mine.left_out, other.left_out, atol=1e-9)
+        # The fit to own rows alone is the second of the two that are kept.
+        np.testing.assert_allclose(mine.residuals[1], other.residuals[1], atol=1e-9)
+        np.testing.assert_allclose(mine.left_out[1], other.left_out[1], atol=1e-9)
 
 
 def test_nobody_asks_for_rows_of_sources_that_take_no_focal_role():
@@ -337,65 +296,69 @@ def test_nobody_asks_for_rows_of_sources_that_take_no_focal_role():
     def unasked():
         raise AssertionError("rows were asked for")
 
-    choose(focal, [Sample(source.moments, unasked) for source in sources], plan=_choose.Plan(None, 20, False, []))
+    choose(focal, [Sample(source.moments, unasked) for source in sources], plan=Plan(None, 20, False, []))
     with pytest.raises(AssertionError, match="asked for"):
         choose(focal, [Sample(source.moments, unasked) for source in sources])
 
 
-def plays_of(seed, count, candidates=12):
-    rng = np.random.default_rng(seed)
-    plays = []
-    for player in range(count):
-        rows = 40 + 50 * (player % 3)
-        common = rng.standard_normal(rows)
-        own = rng.standard_normal((candidates, rows)) * np.linspace(0.2, 3.0, candidates)[:, None]
-        plays.append(ValidationTask(player, common + own, rng.choice([1.0, 2.0], rows), np.ones((candidates, 5)), 0))
-    return plays
+def summed_tasks(rng, count, candidates):
+    """Tasks by the sums of residuals that candidates have in common, and some of their own."""
+    tasks = []
+    for source in range(count):
+        rows = 40 + 50 * (source % 3)
+        own = rng.standard_normal((candidates, rows)) * rng.permutation(np.linspace(0.5, 3.0, candidates))[:, None]
+        residuals = rng.standard_normal(rows) + own
+        squares = residuals @ residuals.T / rows
+        good = np.median(np.sort(np.diagonal(squares))[: candidates // 4])
+        usable = np.ones(candidates, dtype=bool)
+        tasks.append(SummedTask(source, float(rows), squares, squares / good, squares, usable, 0))
+    return tasks
 
 
-def average_weights(scores, prior, tasks, count, *, enough, negligible=0.0):
-    """What validation tasks say, tilted by leave-one-out."""
-    return tilted_weights(scores, weights_of_tasks(prior, tasks, enough=enough), count, negligible=negligible)
-
-
-def weighted_median(values, weight):
-    """The value that has half of the weight below it."""
-    order = np.argsort(values)
-    return values[order][np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)]
-
-
-@pytest.mark.parametrize("count", [2, 5, 24])
-def test_stacked_shares_are_the_minimum_on_the_simplex(count):
-    plays, equal = plays_of(count, count), np.full(12, 1 / 12)
-    pull = 0.005 * (24 / count) ** 2
-    cross = np.zeros((12, 12))
-    total = sum(np.sqrt(play.weight.sum()) for play in plays)
-    for play in plays:
-        limit = 5 * 1.4826 * min(weighted_median(np.abs(row), play.weight) for row in play.residuals)
-        kept = np.clip(play.residuals, -limit, limit)
-        weight = play.weight / play.weight.sum() / np.median(np.sort(play.errors)[:3])
-        cross += (kept * weight) @ kept.T * np.sqrt(play.weight.sum()) / total
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_weights_by_validation_are_the_minimum_on_the_simplex(count):
+    """Of one focal row nothing can be left out, so that tasks decide alone."""
+    rng = np.random.default_rng(count)
+    focal, sources, _ = make_family(n=1, sizes=(30,) * 2)
+    labels = [family for family, _ in choose(focal, sources, every=False).labels]
+    tasks = summed_tasks(rng, count, len(labels))
+    found = choose(focal, sources, every=False, tasks=tasks).shares
+    says = np.sqrt([task.total for task in tasks])
+    cross = sum(say * task.clipped for say, task in zip(says / says.sum(), tasks))
+    # The fewer sources there are, the more weights are held to those by single candidates' errors.
+    pull = SETTINGS.prior_pull * max(SETTINGS.enough_sources / count, 1.0) ** 2
+    told = max(count - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
+    errors = np.diagonal(cross)
+    prior = np.array([1 / labels.count(name) for name in labels]) * np.exp(-told * (errors - errors.min()))
+    prior /= prior.sum()
 
     def objective(logits):
         share = np.exp(logits - logits.max())
         share /= share.sum()
-        return share @ cross @ share + pull * np.sum(share * np.log(np.maximum(share, 1e-300) / equal))
+        return share @ cross @ share + pull * np.sum(share * np.log(np.maximum(share, 1e-300) / prior))
 
-    found = stacked_weights(plays, equal, pull)
     assert found.min() >= 0
     np.testing.assert_allclose(found.sum(), 1)
-    best = minimize(objective, np.zeros(12), method="BFGS").fun
-    assert objective(np.log(found)) <= best + 1e-5 * abs(best)
-    assert best < objective(np.zeros(12))
+    best = minimize(objective, np.log(prior), method="BFGS").fun
+    assert objective(np.log(np.maximum(found, 1e-300))) <= best + 1e-5 * abs(best)
+    assert best < objective(np.log(prior))
 
 
-def test_shares_without_plays_fall_with_the_error():
-    scores = np.array([1.0, 1.2, 4.0, np.inf])
-    found = average_weights(scores, np.full(4, 0.25), [], 20.0, enough=24)
-    expected = np.exp(-(scores - 1.0) / (4.0 / 20))
-    np.testing.assert_allclose(found, expected / expected.sum())
-    nothing = average_weights(np.full(4, np.inf), np.full(4, 0.25), [], 1.0, enough=24)
-    assert nothing.tolist() == [0, 0, 0, 1]
+def test_the_more_sources_were_validated_the_less_leave_one_out_moves_the_weights():
+    """Where validation tells nothing apart, logarithms of shares go by errors on the rows, over the trust in tasks."""
+    focal, sources, _ = make_family(n=20, sizes=(30,) * 2, spread=0.5)
+    labels = [family for family, _ in choose(focal, sources).labels]
+    others = np.array([family != "focal only" for family in labels])  # which no guard moves weights to
+    prior = np.array([1 / labels.count(name) for name in labels])
+    alike, usable, slopes = np.ones((len(labels),) * 2), np.ones(len(labels), dtype=bool), []
+    for count in (6, 7, 24, 40):
+        tasks = [SummedTask(k, 100.0, alike, alike, alike, usable, 0) for k in range(count)]
+        logs = np.log(choose(focal, sources, tasks=tasks).shares / prior)[others]
+        part = min(count / SETTINGS.enough_sources, 1.0)
+        slopes.append((logs - logs[0]) * (SETTINGS.rows_trust + part * SETTINGS.tasks_trust))
+    assert np.ptp(slopes[0]) > 1.0
+    for other in slopes[1:]:
+        np.testing.assert_allclose(other, slopes[0], rtol=1e-6, atol=1e-8)
 
 
 def excess(head, truth):
@@ -443,18 +406,6 @@ def test_sources_without_rows_to_spare_play_by_leaving_rows_out():
     assert np.all(np.isfinite(found.play_errors))
     assert np.all(np.isfinite(found.play_gains))
     assert excess(found.head, truth) < excess(focal_only(focal), truth)
-
-
-def test_a_source_that_plays_with_all_its_rows_is_its_own_task(monkeypatch):
-    rng = np.random.default_rng(5)
-    head = rng.standard_normal(60)
-    focal, *sources = [make_task(rng, 20, 60, head=head + 0.3 * rng.standard_normal(60)) for _ in range(5)]
-    found = choose(focal, sources)
-    monkeypatch.setattr(_choose, "_task", lambda source, places: source.part(places))
-    expected = choose(focal, sources)
-    assert len(found.tasks) == 4
-    np.testing.assert_allclose(found.shares, expected.shares, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.head, expected.head, rtol=1e-9, atol=1e-12)
 
 
 def test_left_out_plays_survive_rows_that_cannot_be_left_out():
@@ -526,7 +477,7 @@ def hidden(sources):
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(("p", "count", "rows"), [(3, 2, 40), (3, 9, 30), (3, 14, 40), (45, 4, 90), (45, 4, 20)])
-def test_sources_need_no_rows(monkeypatch, p, count, rows, intercept):
+def test_sources_need_no_rows(p, count, rows, intercept):
     """Without validation tasks, sums say all that rows do."""
     rng = np.random.default_rng(p + count)
     head = rng.standard_normal(p)
@@ -536,8 +487,7 @@ def test_sources_need_no_rows(monkeypatch, p, count, rows, intercept):
     found = choose(focal, hidden(sources))
     assert_sound(found, focal, sources)
     assert (found.n_plays, found.play_errors) == (0, None)
-    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, validated_sources=10**6))
-    known = choose(focal, sources)
+    known = choose(focal, sources, plan=Plan(None, 20, False, []))
     assert known.labels == found.labels
     tolerance = 1e-10 if rows > p else 1e-7  # a wide Gram matrix knows fewer digits of its rows
     for name in ("head", "shares", "ridges", "weights", "left_out", "own"):
@@ -552,119 +502,3 @@ def test_sources_without_rows_inform_those_that_take_the_focal_role():
     assert found.n_plays == 4
     assert excess(found.head, truth) < excess(focal_only(focal), truth)
     assert (found.shares @ found.weights)[:4].min() > 0
-
-
-def test_the_guard_moves_weights_by_how_much_likelier_harm_is_than_not():
-    rng = np.random.default_rng(0)
-    shares, focal = np.array([0.0, 1.0]), np.array([1.0, 0.0])
-    alone = rng.standard_normal(400)
-    weight = np.ones(400)
-    clear = guarded(3 * rng.standard_normal(400), alone, weight, 400.0, shares, focal, [])
-    np.testing.assert_allclose(clear, focal, atol=1e-6)
-    helps = guarded(0.3 * rng.standard_normal(400), alone, weight, 400.0, shares, focal, [])
-    np.testing.assert_array_equal(helps, shares)
-    ours = 1.1 * np.roll(alone, 1)
-    found = guarded(ours, alone, weight, 400.0, shares, focal, [])
-    # The posterior of the log ratio is normal here: a prior N(0, 0.5), and the rows.
-    row = compare("focal only", ours, alone, weight)
-    spread = np.log(row.ratio_high / row.ratio_low) / (2 * 1.96)
-    variance = 1 / (1 / 0.5**2 + 1 / spread**2)
-    harm = 2 * norm.cdf(variance * np.log(row.ratio) / spread**2 / variance**0.5) - 1
-    assert 0.5 < harm < 1
-    np.testing.assert_allclose(found, [harm, 1 - harm], atol=0.01)
-
-
-def test_the_focal_only_fit_is_compared_at_ridges_chosen_without_the_row():
-    """Row by row, by hand; the least of many leave-one-out errors would be too small."""
-    rng = np.random.default_rng(3)
-    labels = [("pooled", {}), *(("focal only", {"relative ridge": ridge}) for ridge in (0.1, 1.0, 10.0))]
-    left_out, weight = rng.standard_normal((4, 9)), rng.uniform(0.5, 2.0, 9)
-    left_out[2, 4] = np.inf
-    expected = []
-    for row in range(9):
-        others = np.arange(9) != row
-        losses = robust_losses(left_out[1:], weight)[:, others] @ weight[others]
-        expected.append(left_out[1 + np.argmin(losses), row])
-    found = nested_left_out(labels, left_out, weight)
-    np.testing.assert_array_equal(found, expected)
-    best = min(np.sum(weight * part**2) for part in left_out[1:])
-    assert np.sum(weight * found**2) > best
-
-
-def test_inflation_is_the_error_on_tests_over_that_of_left_out_rows():
-    shares = np.array([0.5, 0.5])
-
-    def task(outside, inside=1.0):
-        return ValidationTask(0, np.full((2, 6), outside), np.ones(6), np.full((2, 4), inside), 0)
-
-    assert interval_inflation([task(1.5)], shares) == pytest.approx(1.5)
-    assert interval_inflation([task(1.2), task(1.8)], shares) == pytest.approx(np.sqrt(1.2 * 1.8))
-    assert interval_inflation([task(0.5)], shares) == 1.0
-    assert interval_inflation([task(9.0)], shares) == 2.0
-    assert interval_inflation([task(1.5), task(3.0, np.inf)], shares) == pytest.approx(1.5)
-    # A left-out row of weight 3 counts as three rows.
-    rows = ValidationTask(0, np.full((2, 6), 3.0), np.ones(6), np.tile([1.0, 2.0], (2, 1)), 0)
-    weighted = replace(rows, left_out_weight=np.array([1.0, 3.0]))
-    repeated = replace(rows, left_out=np.tile([1.0, 2.0, 2.0, 2.0], (2, 1)))
-    assert interval_inflation([weighted], shares) == pytest.approx(interval_inflation([repeated], shares))
-    assert interval_inflation([weighted], shares) != pytest.approx(interval_inflation([rows], shares))
-
-
-def test_leave_one_out_errors_grow_linearly_beyond_three_typical_residuals():
-    left_out = np.array([[1.0, -1.0, 1.0, 1.0, 100.0], [2.0, 2.0, -2.0, 2.0, 2.0]])
-    limit = 3 * 1.4826
-    expected = [(4 + limit * (200 - limit)) / 5, 4.0]
-    np.testing.assert_allclose(robust_errors(left_out, np.ones(5)), expected)
-    # Weights count as rows, in the median as well; residuals that are rounding are not typical.
-    heavy = robust_errors(left_out[:, [0, 4]], np.array([1.0, 2.0]))
-    np.testing.assert_allclose(heavy, robust_errors(left_out[:, [0, 4, 4]], np.ones(3)))
-    np.testing.assert_allclose(
-        robust_errors(1e-9 * left_out, np.ones(5), 1e-16), np.maximum(1e-18 * np.mean(left_out**2, axis=1), 1e-16)
-    )
-
-
-def test_weights_are_pulled_by_the_square_of_the_missing_sources(monkeypatch):
-    pulls, prior = [], np.full(12, 1 / 12)
-    monkeypatch.setattr(
-        _model_averaging, "stacked_weights", lambda tasks, equal, pull, *, told: pulls.append((pull, told)) or equal
-    )
-    for count in (3, 12, 18, 40):
-        average_weights(np.ones(12), prior, plays_of(0, count), 20.0, enough=24)
-    np.testing.assert_allclose(pulls, [(0.32, 0), (0.02, 0), (0.005 * (24 / 18) ** 2, 10), (0.005, 28 / 0.6)])
-
-
-@pytest.mark.parametrize(("count", "trust"), [(0, 4.0), (6, 13.0), (7, 14.5), (24, 40.0), (40, 40.0)])
-def test_the_more_sources_the_less_leave_one_out_moves_the_weights(monkeypatch, count, trust):
-    scores, prior = np.linspace(1.0, 1.5, 12), np.full(12, 1 / 12)
-    monkeypatch.setattr(_model_averaging, "stacked_weights", lambda tasks, equal, pull, *, told: equal)
-    found = average_weights(scores, prior, plays_of(0, count), 20.0, enough=24)
-    expected = np.exp(-(scores - 1.0) / (trust / 20.0))
-    np.testing.assert_allclose(found, expected / expected.sum())
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_weights_settle_where_residuals_are_far_from_typical(seed):
-    """Steps that are too long for such residuals are shortened: the slopes of all weights end equal."""
-    rng = np.random.default_rng(seed)
-    sizes = 0.1 * 10.0 ** rng.uniform(0, 4, (2, 40, 1))
-    plays = [
-        ValidationTask(place, size * rng.choice([-1, 1], size.shape), np.ones(1), size, 0)
-        for place, size in enumerate(sizes)
-    ]
-    equal = np.full(40, 1 / 40)
-    found = stacked_weights(plays, equal, 0.7)
-    says = sum(task.products() for task in plays) / len(plays)
-    slopes = 2 * says @ found + 0.7 * np.log(found / equal)
-    some = found > 1e-9  # smaller ones change nothing
-    np.testing.assert_allclose(slopes[some], found @ slopes, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("size", "varying", "least"), [(1e-12, True, 0.95), (1e-3, True, 0.9), (1e-12, False, 0.0)])
-def test_a_candidate_that_is_all_but_exact_has_the_weight(size, varying, least):
-    """Clipped at what is typical of it, residuals of the others must not look as small."""
-    rng = np.random.default_rng(0)
-    residuals, targets = rng.standard_normal((3, 50)) * [[size], [1.0], [1.0]], rng.standard_normal(50) * varying
-    task = ValidationTask(0, residuals, np.ones(50), residuals, 0, targets=targets)
-    found = stacked_weights([task], np.full(3, 1 / 3), 0.01)
-    # Of targets that do not vary, to be exact says nothing.
-    assert found[0] > least if varying else np.allclose(found, 1 / 3)

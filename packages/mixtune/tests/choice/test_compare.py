@@ -53,6 +53,16 @@ def test_mean_of_locals_by_hand():
     assert found[1] == np.inf
 
 
+def test_intervals_of_few_rows_have_the_unbiased_variance():
+    """The standard error of a mean, which divides by n - 1."""
+    ours, other = np.array([[1.0, -2.0, 0.5, 1.5, -1.0], [2.0, 1.0, -1.5, 3.0, 0.5]])
+    found = compare("other", ours, other, np.ones(5))
+    apart = ours**2 / np.mean(ours**2) - other**2 / np.mean(other**2)
+    assert found.standard_error == pytest.approx(np.std(other**2, ddof=1) / 5**0.5)
+    assert found.ratio_high / found.ratio == pytest.approx(np.exp(0.98 * np.std(apart, ddof=1) / 5**0.5))
+    assert found.ratio / found.ratio_low == pytest.approx(found.ratio_high / found.ratio)
+
+
 def test_comparison_by_hand_and_by_bootstrap():
     rng = np.random.default_rng(0)
     other = rng.standard_normal(400)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixtune.choice import _every_domain, choose, choose_every, coefficient_errors
+from mixtune.choice import choose, choose_every, coefficient_errors
 from mixtune.moments import Rows, Sample
 
 
@@ -30,20 +30,16 @@ def test_no_candidate_is_informed_by_the_domain_itself(choices):
         assert all(task.source != index for task in choice.tasks)
 
 
-def test_the_fold_of_a_domain_has_no_part_in_its_tasks(domains):
-    found = _every_domain._draw_groups(domains, np.arange(7), seed=0)
-    for index in range(7):
-        group = found.groups[found.of_domain[index]]
-        assert group.allowed[index] == 0
-        assert all(group.allowed[source] == 1 for source, _ in group.plan.tasks)
-    assert any(group.plan.tasks for group in found.groups)
-
-
-def test_domains_of_other_sizes_have_other_tasks(domains):
-    found = _every_domain._draw_groups(domains, np.arange(7), seed=0)
-    rows = {found.groups[found.of_domain[k]].plan.rows for k in range(7)}
-    assert len(rows) > 1
-    assert min(rows) == 10
+def test_domains_of_other_sizes_have_other_tasks():
+    """Sources in the focal role learn from about as many rows as the domain has."""
+    rng = np.random.default_rng(1)
+    domains = [sample(rng, rows, 2.0) for rows in (10, 10, 40, 40, 90, 90, 90, 90)]
+    for index, (choice,) in enumerate(choose_every([domains], places=np.arange(8), seed=0)):
+        if index < 4:
+            rows = domains[index].size
+            assert choice.tasks
+            assert {task.left_out.shape[1] for task in choice.tasks} == {rows}
+            assert all(domains[task.source].size > rows for task in choice.tasks)
 
 
 def test_coefficients_are_near_those_of_the_choice_for_one_domain(domains, choices):

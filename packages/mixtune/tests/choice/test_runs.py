@@ -1,13 +1,10 @@
 """Runs side by side on a device: every run gets what the estimator gives it alone. Here the device is PyTorch's CPU."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from mixtune.choice import SETTINGS, _choose, _model_averaging, _runs, choose_runs
+from mixtune.choice import choose_runs
 from mixtune.estimators import RegretOptimalRegressorCV
-from mixtune.moments import _leave_one_out
 
 torch = pytest.importorskip("torch")
 
@@ -86,19 +83,12 @@ def test_targets_that_are_fitted_exactly():
     assert_alike(inputs @ rng.standard_normal((3, 1, 3, 50)), inputs @ np.array([1.0, -2.0, 0.5]))
 
 
-def test_residuals_that_stand_in_for_tests_are_limited(monkeypatch):
-    few = dataclasses.replace(SETTINGS, largest_residual=0.5)
-    for module in (_runs, _choose):
-        monkeypatch.setattr(module, "SETTINGS", few)
-    assert_alike(*make_runs(2, 5, 20, 50))
-
-
 def as_many(domains=5, rows=20, columns=50):
     U, y = make_runs(1, domains, rows, columns)
     return choose_runs(torch.from_numpy(U), torch.from_numpy(y))
 
 
-def test_other_runs_are_left_to_the_estimators(monkeypatch):
+def test_other_runs_are_left_to_the_estimators():
     assert as_many() is not None
     assert as_many(columns=39) is None  # a covariance between coefficients is learned
     assert as_many(rows=50) is None  # rows are as many as columns
@@ -108,22 +98,3 @@ def test_other_runs_are_left_to_the_estimators(monkeypatch):
     assert as_many(rows=7) is None
     assert as_many(columns=512) is not None
     assert as_many(columns=513) is None  # principal directions are chosen among
-    monkeypatch.setattr(_leave_one_out, "SATURATED", 2.0)
-    assert as_many() is None  # rows that decide their own predictions
-
-
-def test_weights_of_several_problems_are_those_of_each():
-    """Problems that settle at different steps, one of which is flat."""
-    rng = np.random.default_rng(0)
-    roots = rng.standard_normal((6, 9, 4)) * np.array([0.0, 0.1, 1.0, 3.0, 10.0, 100.0])[:, None, None]
-    crosses, priors = roots @ np.swapaxes(roots, 1, 2), rng.dirichlet(np.full(9, 0.3), 6) + 1e-12
-    found = _model_averaging._simplex_weights(crosses, priors, 0.01)
-    for share, cross, prior in zip(found, crosses, priors):
-        np.testing.assert_allclose(share, _model_averaging._simplex_weights(cross, prior, 0.01), rtol=1e-9, atol=1e-15)
-
-
-def test_weights_of_problems_that_have_not_settled(monkeypatch):
-    monkeypatch.setattr(_model_averaging, "MOST_STEPS", 1)
-    found = _model_averaging._simplex_weights(np.diag([1.0, 2.0, 9.0]), np.array([0.1, 0.1, 0.8]), 0.1)
-    assert found.sum() == pytest.approx(1.0)
-    assert found[2] < 0.5 < found[0]

@@ -5,8 +5,7 @@ from sklearn.preprocessing import StandardScaler
 
 from estimators.transfer_data import make_transfer
 from mixtune.errors import ParameterError
-from mixtune.estimators import JointRegressor, JointSubsetRegressor, LocalRegressor, MeanOfLocalsRegressor
-from mixtune.estimators._baselines import RIDGES
+from mixtune.estimators import RIDGES, JointRegressor, JointSubsetRegressor, LocalRegressor, MeanOfLocalsRegressor
 
 SETTINGS = pytest.mark.parametrize(("p", "sizes"), [(4, (30, 25, 40)), (70, (9, 8, 7))])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_score
 from sklearn.model_selection import KFold, cross_val_predict
 
@@ -23,7 +24,6 @@ from mixtune.estimators import (
     left_out_rows,
     rivals,
 )
-from mixtune.estimators._baselines import _Record, _summary
 
 
 def ordered(domain):
@@ -70,16 +70,30 @@ def test_test_rows_are_unseen(domains):
     assert found.ratio is None
 
 
+class Column(BaseEstimator):
+    """Predicts what one of the columns says."""
+
+    def __init__(self, place=0):
+        self.place = place
+
+    def fit(self, X, y, sample_weight=None, *, sources=None):
+        return self
+
+    def predict(self, X):
+        return np.asarray(X)[:, self.place]
+
+
 def test_interval_of_the_ratio_agrees_with_a_bootstrap():
     rng = np.random.default_rng(0)
-    shared = rng.standard_normal(400)
-    ours, base = (0.8 * shared + 0.3 * rng.standard_normal(400)) ** 2, (shared + 0.2 * rng.standard_normal(400)) ** 2
-    found = _summary("mixtune", _Record([[loss] for loss in ours]), base, 0.5)
+    shared, *apart = rng.standard_normal((3, 400))
+    predicted = np.column_stack([0.8 * shared + 0.3 * apart[0], shared + 0.2 * apart[1]])
+    train = Domains((Domain("a", predicted[:9], np.zeros(9)), Domain("b", predicted[9:], np.zeros(391))), focal="a")
+    test = Domain("a", predicted, np.zeros(400))
+    found, _ = compare_held_out(train, test, {"mixtune": Column(0), "own rows alone": Column(1)})
     rows = rng.integers(400, size=(4000, 400))
-    ratios = np.sqrt(ours[rows].mean(axis=1) / base[rows].mean(axis=1))
-    np.testing.assert_allclose([found.ratio_low, found.ratio_high], np.quantile(ratios, [0.025, 0.975]), rtol=0.01)
-    spread = np.sqrt(ours[rows].mean(axis=1)).std()
-    assert found.standard_error == pytest.approx(spread, rel=0.1)
+    ours, base = (np.sqrt((column**2)[rows].mean(axis=1)) for column in predicted.T)
+    np.testing.assert_allclose([found.ratio_low, found.ratio_high], np.quantile(ours / base, [0.025, 0.975]), rtol=0.01)
+    assert found.standard_error == pytest.approx(ours.std(), rel=0.1)
 
 
 def test_classes_are_judged_by_the_share_of_wrong_ones():

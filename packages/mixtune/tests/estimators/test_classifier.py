@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 import sklearn
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -8,8 +10,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from estimators.transfer_data import make_transfer
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifier, RegretOptimalClassifierCV, Sources, load
-from mixtune.estimators._base import all_scores
-from mixtune.estimators._classifier import fit_sharpness, softmax_scores
 from mixtune.moments import Moments
 
 
@@ -93,16 +93,37 @@ def test_frames_in():
         named.predict(frame[list("dcba")])
 
 
-def test_sharpness_minimises_the_log_loss_and_stays_finite():
-    rng = np.random.default_rng(0)
-    scores = rng.standard_normal((2000, 3))
-    chances = softmax_scores(scores, 2.0)
-    labels = np.array([rng.choice(3, p=row) for row in chances])
-    assert fit_sharpness(scores, labels, np.ones(2000)) == pytest.approx(2.0, rel=0.1)
-    separable = np.array([[1.0, -1.0], [-1.0, 1.0]] * 10)
-    sharpness = fit_sharpness(separable, np.array([0, 1] * 10), np.ones(20))
-    assert 0.9 < softmax_scores(separable[:1], sharpness)[0, 0] < 0.99
-    assert fit_sharpness(np.array([[np.inf, 0.0]]), np.array([0]), np.ones(1)) == 1.0
+def scores_of_all(scores):
+    """One column for each of the classes: with two of them, the score of the second and its opposite."""
+    scores = np.asarray(scores)
+    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+
+
+def best_sharpness(scores, places):
+    """The factor of least log loss, with labels smoothed by one row spread over all classes (Platt)."""
+    count, classes = scores.shape
+    wanted = np.full(scores.shape, 1 / (1 + count) / classes)
+    wanted[np.arange(count), places] += count / (1 + count)
+    loss = lambda log: -np.sum(wanted * log_softmax(np.exp(log) * scores, axis=1))  # noqa: E731
+    return float(np.exp(minimize_scalar(loss, bounds=(-5, 5), method="bounded").x))
+
+
+@pytest.mark.parametrize("names", [("cold", "mild", "warm"), ("no", "yes")])
+def test_sharpness_minimises_the_log_loss_of_left_out_rows(names):
+    X, y, sources = make_classes(names=names)
+    model = RegretOptimalClassifier().fit(X, y, sources=sources)
+    expected = best_sharpness(scores_of_all(model.loo_predictions_), np.searchsorted(model.classes_, y))
+    assert model.sharpness_ == pytest.approx(expected, rel=1e-4)
+    logs = log_softmax(model.sharpness_ * scores_of_all(model.decision_function(X)), axis=1)
+    np.testing.assert_allclose(model.predict_proba(X), np.exp(logs))
+
+
+def test_sharpness_stays_finite():
+    """Classes that are told apart perfectly, and a row that nothing is left to predict from."""
+    X = np.repeat([[-1.0], [1.0]], 10, axis=0) + 1e-3 * np.random.default_rng(0).standard_normal((20, 1))
+    sure = RegretOptimalClassifier().fit(X, X[:, 0] > 0).predict_proba([[1.0]])[0, 1]
+    assert 0.9 < sure < 0.99
+    assert RegretOptimalClassifier().fit(X[:1], [0], sources={"b": (X, X[:, 0] > 0)}).sharpness_ == 1.0
 
 
 @pytest.mark.parametrize("names", [("cold", "mild", "warm"), ("no", "yes")])
@@ -205,15 +226,10 @@ def test_probabilities_are_calibrated_on_validation_too(classes):
     for _ in range(4):
         X, y = draw(12)
         model = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
-        rows = model.regressor_._validated_predictions()
-        assert len(rows) >= 8
-        for fitted, signs, weight in rows:
-            assert fitted.shape == signs.shape == (len(weight), 1 if classes == 2 else classes)
-            np.testing.assert_allclose(np.abs(signs), 1.0)
-        scores, places = all_scores(model.regressor_.loo_predictions_), np.searchsorted(model.classes_, y)
-        alone = fit_sharpness(scores, places, np.ones(12))
-        given = all_scores(model.decision_function(new))
-        by = [np.log(softmax_scores(given, a)[np.arange(len(new)), labels]) for a in (model.sharpness_, alone)]
+        scores, places = scores_of_all(model.loo_predictions_), np.searchsorted(model.classes_, y)
+        given = scores_of_all(model.decision_function(new))
+        factors = model.sharpness_, best_sharpness(scores, places)
+        by = [log_softmax(a * given, axis=1)[np.arange(len(new)), labels] for a in factors]
         losses.append(-np.mean(by, axis=1))
     mean = np.mean(losses, axis=0)
     assert mean[0] < mean[1] - 0.01

@@ -1,7 +1,6 @@
 """Estimators with nothing to set: what they say of themselves against explicit computations, and bad input."""
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import sklearn
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
-from estimators.transfer_data import make_transfer
+from estimators.transfer_data import Standardised, make_transfer
 from mixtune import RandomFeatures
-from mixtune.choice import SETTINGS, _choose, _model_averaging
+from mixtune.choice import SETTINGS, posterior_covariance
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, Sources, load
 
@@ -67,28 +66,25 @@ def test_weights_of_the_domains(model):
     assert weights.values.sum() == pytest.approx(1)
     assert weights.values.min() >= 0
     assert weights.values[3] == min(weights.values)
-    choice = model._choices[0]
+    X, y, sources = make_transfer()
+    choice = Standardised(X, y, sources).average()
     alone = np.array([family == "focal only" for family, _ in choice.labels])
     own = np.where(alone, 1.0, choice.own)
     expected = [choice.shares @ own, *((choice.shares * (1 - own)) @ choice.weights)]
     np.testing.assert_allclose(weights.values, expected)
-    X, y, _ = make_transfer()
     for score, head, level in zip(weights.scores, model.heads_, model.head_intercepts_):
         assert score == pytest.approx(np.mean((y - X @ head - level) ** 2))
     assert fit(X, y).weights_.values.tolist() == [1.0]
 
 
 def test_what_is_averaged(model):
-    (choice,) = model._choices[0].choices
+    X, y, sources = make_transfer()
+    rows = Standardised(X, y, sources)
+    choice = rows.average()
     assert model.effective_ridge_ == pytest.approx(np.exp(choice.shares @ np.log(choice.ridges)))
-    fits = choice.pool.fits(choice.task, np.ones(3))
-    head = choice.size * choice.shares @ np.vstack([f.paths.heads for f in fits])
-    X, _, _ = make_transfer()
-    features = model._scaling.features(X)
-    shift = model._scaling.target_shift
-    np.testing.assert_allclose(model.predict(X), features @ head[:-1] + head[-1] + shift)
+    np.testing.assert_allclose(model.predict(X), rows.predict(choice.head, X))
     assert model.loo_error_ == pytest.approx(np.mean(choice.left_out**2))
-    np.testing.assert_allclose(model.loo_predictions_, make_transfer()[1] - choice.left_out)
+    np.testing.assert_allclose(model.loo_predictions_, y - choice.left_out)
 
 
 def test_comparisons_by_refitting(model):
@@ -97,9 +93,8 @@ def test_comparisons_by_refitting(model):
     assert list(found) == ["mixtune", "own rows alone", "pooled", "mean of local models"]
     assert found["mixtune"].loo_error == pytest.approx(model.loo_error_)
     assert found["mixtune"].ratio == 1.0
-    scaling = model._scaling
-    U, v = scaling.features(X), y - scaling.target_shift
-    others = [(scaling.features(A), b - scaling.target_shift) for A, b in sources.values()]
+    standardised = Standardised(X, y, sources)
+    (U, v), *others = standardised.rows
     size = np.trace(sum(A.T @ A for A, _ in [(U, v), *others])) / 4
     joint, alone = [], {}
     for ridge in np.array(SETTINGS.joint_ridges) * size:
@@ -110,7 +105,7 @@ def test_comparisons_by_refitting(model):
             left.append(v[i] - Ridge(alpha=ridge).fit(*rows).predict(U[i : i + 1])[0])
         joint.append(np.mean(np.square(left)))
     assert found["pooled"].loo_error == pytest.approx(min(joint))
-    choice = model._choices[0]
+    choice = standardised.average()
     candidates = [i for i, (family, _) in enumerate(choice.labels) if family == "focal only"]
     for index in candidates:
         left = []
@@ -136,7 +131,7 @@ def test_transfer_gain():
     gain = model.transfer_gain_
     assert model.n_validation_sources_ == 5
     assert gain.from_rows == pytest.approx(1 - alone.ratio)
-    assert gain.from_validation == pytest.approx(1 - np.exp(np.mean(model._choices[0].play_gains)))
+    assert gain.from_validation == pytest.approx(1 - np.exp(np.mean(Standardised(X, y, sources).average().play_gains)))
     assert gain.low < gain.reduction < gain.high
     assert min(gain.from_rows, gain.from_validation) <= gain.reduction <= max(gain.from_rows, gain.from_validation)
 
@@ -152,19 +147,16 @@ def test_without_sources():
 
 
 def test_removal_effects_by_masking(model):
-    X, _, _ = make_transfer()
-    (choice,) = model._choices[0].choices
+    X, y, sources = make_transfer()
+    rows = Standardised(X, y, sources)
+    (choice,) = rows.average().choices
     effects = model.removal_effects()
     assert [e.name for e in effects] == ["s0", "s1", "s2"]
     for index, effect in enumerate(effects):
-        mask = np.ones(3)
-        mask[index] = 0.0
-        fits = choice.pool.fits(choice.task, mask)
-        left_out = choice.size * choice.shares @ np.vstack([f.paths.left_out for f in fits])
-        head = choice.size * choice.shares @ np.vstack([f.paths.heads for f in fits])
+        head, left_out = choice.without(index)
         assert effect.loo_error == pytest.approx(np.mean(left_out**2))
         assert effect.change == pytest.approx(np.sqrt(np.mean(left_out**2) / model.loo_error_) - 1)
-        moved = model._scaling.features(X) @ head[:-1] + head[-1] + model._scaling.target_shift - model.predict(X)
+        moved = rows.predict(head, X) - model.predict(X)
         assert effect.shift == pytest.approx(np.sqrt(np.mean(moved**2)))
     assert model.removal_effects() is effects
 
@@ -173,33 +165,30 @@ def test_removing_the_only_source_leaves_the_focal_rows():
     X, y, sources = make_transfer()
     model = fit(X, y, {"s0": sources["s0"]})
     (effect,) = model.removal_effects()
-    errors = [e for e, (family, _) in zip(model._choices[0].errors, model._choices[0].labels) if family == "focal only"]
+    choice = Standardised(X, y, {"s0": sources["s0"]}).average()
+    errors = [e for e, (family, _) in zip(choice.errors, choice.labels) if family == "focal only"]
     assert effect.loo_error == pytest.approx(min(errors))
     assert effect.change == pytest.approx(np.sqrt(min(errors) / model.loo_error_) - 1)
 
 
-def test_removal_effects_of_more_rows_than_are_judged(monkeypatch):
-    """Before and after are errors of the same rows; a source without any weight changes nothing."""
-    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, judged_rows=50))
-    X, y, sources = make_transfer(n=130, sizes=(40, 40))
+def test_removal_effects_of_more_rows_than_are_judged():
+    """Before and after are errors of the same rows."""
+    rows = SETTINGS.judged_rows + 100
+    X, y, sources = make_transfer(n=rows, sizes=(40, 40), noise=3.0)
     model = fit(X, y, sources)
-    (choice,) = model._choices[0].choices
-    task = choice.task
-    assert len(task.rows.y) == 50
-    fits = choice.pool.fits(task, np.ones(2))
-    before = task.free.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
+    (choice,) = Standardised(X, y, sources).average().choices
+    before = choice.without(None)[1]
+    assert len(before) == SETTINGS.judged_rows
     for index, effect in enumerate(model.removal_effects()):
-        fits = choice.pool.fits(task, np.eye(2)[1 - index])
-        after = task.free.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
-        assert effect.change == pytest.approx(np.sqrt(after / before) - 1)
-    assert model.loo_predictions_.shape == (130,)
+        after = choice.without(index)[1]
+        assert effect.change == pytest.approx(np.sqrt(np.mean(after**2) / np.mean(before**2)) - 1, abs=1e-9)
+    assert model.loo_predictions_.shape == (rows,)
     assert_no_nan(model, X)
 
 
 def test_distances_are_computed_when_asked_for():
     X, y, sources = make_transfer()
     model = fit(X, y, sources)
-    assert model._distances is None
     found = model.distances_
     assert found.names == ("focal", "s0", "s1", "s2")
     assert model.distances_ is found
@@ -220,7 +209,12 @@ def test_each_output_is_chosen_on_its_own():
     assert_no_nan(both, X)
     # Left-out residuals have unit mean square in units of the standard deviation, as of single outputs.
     std = both.predict(X, return_std=True)[1]
-    inflation = np.mean([c.inflation for c in both._choices])
+    inflation = np.mean(
+        [
+            Standardised(X, y[:, d], {name: (U, v[:, d]) for name, (U, v) in sources.items()}).average().inflation
+            for d in range(2)
+        ]
+    )
     np.testing.assert_allclose(np.mean(((y - both.loo_predictions_) / std) ** 2, axis=0), inflation**-2.0)
 
 
@@ -257,7 +251,7 @@ def test_feature_maps():
     assert_no_nan(mapped, X)
 
 
-def test_very_many_features_are_projected(monkeypatch):
+def test_very_many_features_are_projected():
     X, y, sources = make_transfer(n=10, sizes=(15, 12))
     phi = RandomFeatures(n_inputs=4, width=520, seed=1)
     model = fit(X, y, sources, feature_map=phi)
@@ -267,39 +261,23 @@ def test_very_many_features_are_projected(monkeypatch):
     assert_no_nan(model, X)
     assert np.isfinite(model.predict(NEW, return_std=True)[1]).all()
     # All 37 rows fit into 37 directions: predictions of them are those without projection.
-    monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 10**4)
-    whole = fit(X, y, sources, feature_map=phi)
-    assert whole.notes_ == ()
-    np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-3)
-
-
-@pytest.mark.parametrize("most", [4, 100])
-def test_principal_directions_of_many_rows_are_exact(most, monkeypatch):
-    X, y, sources = make_transfer(n=10, sizes=(7, 6))
-    monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 3)
-    monkeypatch.setattr("mixtune.estimators._fits.MOST_ROWS", most)
-    model = fit(X, y, sources)
-    focal, *others = (model._comparable.scaling.features(rows.X) for rows in model._comparable.mapped)
-    rows = np.concatenate([focal, *(min(most / 13, 1.0) ** 0.5 * other for other in others)])
-    basis = model._choices[0].blocks[0].basis
-    leading = np.linalg.svd(rows, full_matrices=False)[2][:3]
-    np.testing.assert_allclose(np.abs(leading @ basis), np.eye(3), atol=1e-10)
+    mapped = {name: (phi.transform(U), v) for name, (U, v) in sources.items()}
+    rows = Standardised(phi.transform(X), y, mapped)
+    np.testing.assert_allclose(model.predict(X), rows.predict(rows.average().head, phi.transform(X)), rtol=1e-3)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_many_features_without_sources_lose_nothing(monkeypatch, intercept):
-    X, y, _ = make_transfer(n=11, p=60)
-    new = np.random.default_rng(1).standard_normal((5, 60))
-    whole = fit(X, y, fit_intercept=intercept)
-    monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 20)
+def test_many_features_without_sources_lose_nothing(intercept):
+    X, y, _ = make_transfer(n=11, p=600)
     model = fit(X, y, fit_intercept=intercept)
     assert model.notes_ == ()
     assert model.solution_.coef.shape == (11,)
-    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-9)
-    assert model.loo_error_ == pytest.approx(whole.loo_error_)
-    for mine, theirs in zip(model.predict(new, return_std=True), whole.predict(new, return_std=True)):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-7)
-    np.testing.assert_allclose(model.ridge_path_.loo_errors, whole.ridge_path_.loo_errors)
+    rows = Standardised(X, y, intercept=intercept)
+    choice = rows.average()
+    new = np.random.default_rng(1).standard_normal((5, 600))
+    np.testing.assert_allclose(new @ model.coef_ + model.intercept_, rows.predict(choice.head, new), rtol=1e-7)
+    np.testing.assert_allclose(model.loo_predictions_, y - choice.left_out)
+    np.testing.assert_allclose(sorted(model.ridge_path_.loo_errors), sorted(choice.errors))
 
 
 @pytest.mark.parametrize("ask_first", [True, False])
@@ -544,20 +522,26 @@ def test_the_level_of_the_targets_does_not_matter(p, count, rows):
     np.testing.assert_allclose(moved - 1.7, found, rtol=1e-6, atol=1e-6)
 
 
-def test_intervals_are_wider_by_what_leave_one_out_overlooks(monkeypatch):
-    monkeypatch.setattr(_model_averaging, "interval_inflation", lambda tasks, shares: 1.4)
-    X, y, sources = make_transfer(n=14, sizes=(40,) * 5)
+def test_intervals_are_wider_by_what_leave_one_out_overlooks():
+    X, y, sources = make_transfer(3, n=14, sizes=(40,) * 5, noise=3.0)
     model = fit(X, y, sources)
-    (choice,) = model._choices
-    assert choice.inflation == 1.4
-    features = model._scaling.features(X)
+    rows = Standardised(X, y, sources)
+    choice = rows.average()
+    assert choice.inflation > 1.01
+    prior, task = choice.largest.prior, choice.largest.task
+    covariance, U = posterior_covariance(prior, task), rows.features(X)
+    level = 0.0
+    if prior.free_intercept:
+        U, level = U - rows.features(X).mean(axis=0), 1 / len(X)
+    else:
+        U = np.column_stack([U, np.ones(len(U))])
+    spread = np.sqrt(1 + level + np.sum((U @ covariance) * U, axis=1))
     plain = np.abs(choice.left_out) / np.sqrt(choice.spreads)
     rank = int(np.ceil(15 * 0.8))
-    spread = np.sqrt(model._uncertainty.posterior.spread(features))
     low, high = model.predict_interval(X, coverage=0.8)
-    np.testing.assert_allclose((high - low) / 2, choice.inflation * spread * np.sort(plain)[rank - 1], rtol=1e-9)
+    np.testing.assert_allclose((high - low) / 2, choice.inflation * spread * np.sort(plain)[rank - 1], rtol=1e-6)
     _, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(std, choice.inflation * spread * np.sqrt(np.mean(plain**2)), rtol=1e-9)
+    np.testing.assert_allclose(std, choice.inflation * spread * np.sqrt(np.mean(plain**2)), rtol=1e-6)
 
 
 def test_the_solution_is_solved_for_on_first_access_and_follows_the_fit():

@@ -9,7 +9,6 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from mixtune import MultiDomainClassifier, RegretOptimalClassifierCV, StreamedSources, load
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._classifier import fit_sharpness, sharpness_of
 
 CUTS = KFold(2, shuffle=True, random_state=0)
 LABELS = np.array(["blue", "green", "red"])
@@ -99,23 +98,6 @@ def test_as_sure_and_as_right_as_with_each_domain_focal(two):
     assert abs(found.max(axis=1).mean() - model.score(new, actual, domain=places)) < 0.06
     unseen = model.predict_proba(new, domain=["elsewhere"] * len(new))
     assert unseen.max(axis=1).mean() < found.max(axis=1).mean()
-
-
-def test_sharpness_is_that_of_one_domain_at_a_time():
-    """The curve of losses on even steps, against the minimiser of one problem."""
-    rng = np.random.default_rng(0)
-    scores, domain = rng.standard_normal((90, 3)), np.repeat([0, 1, 2], 30)
-    labels, weight = np.argmax(scores + rng.standard_normal((90, 3)), axis=1), rng.uniform(0.5, 2.0, 90)
-    scores[4] = np.inf
-    found = sharpness_of(scores, labels, weight, domain, shared=0.0)
-    heavier = np.maximum(weight, 1.0) * weight.sum() / np.maximum(weight, 1.0).sum()
-    for k in range(3):
-        own = domain == k
-        expected = fit_sharpness(scores[own], labels[own], heavier[own])
-        np.testing.assert_allclose(found[k], expected, rtol=0.05)
-    shared = sharpness_of(scores, labels, weight, domain, shared=1e6)
-    np.testing.assert_allclose(shared, shared[0], rtol=1e-3)
-    assert np.ptp(shared) < 0.1 * np.ptp(found)
 
 
 def test_classes_of_every_domain(three):

@@ -10,10 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mixtune import MultiDomainRegressor, RandomFeatures, RegretOptimalRegressorCV, StreamedSources, load
-from mixtune.choice import _population, learn_population
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators import _onnx
-from mixtune.moments import Rows, Sample
 
 CUTS = KFold(2, shuffle=True, random_state=0)
 
@@ -147,14 +144,6 @@ def test_one_onnx_model_with_the_domain_as_an_input(data, linear, tmp_path):
         linear.to_onnx(domain_name="features")
 
 
-def test_a_graph_that_computes_something_else_is_not_handed_out(linear, monkeypatch):
-    pytest.importorskip("onnx.reference")
-    trial = _onnx._trial
-    monkeypatch.setattr(_onnx, "_trial", lambda held, **how: trial({**held, "coef": held["coef"] * 1.001}, **how))
-    with pytest.raises(DataError, match="the exported graph and NumPy disagree"):
-        linear.to_onnx()
-
-
 def test_streams_and_dask_collections(data, linear):
     dask, distributed = (pytest.importorskip(name) for name in ("dask.dataframe", "distributed"))
     X, y, names = data
@@ -239,19 +228,6 @@ def test_unseen_domains(data, linear):
         MultiDomainRegressor(None, unseen="error").fit(X, y, domain=names).predict(X[:2], domain=["new", "d01"])
     with pytest.raises(ParameterError, match="unseen='no' is unknown"):
         MultiDomainRegressor(unseen="no").fit(X, y, domain=names)
-
-
-def test_population_without_a_domain_is_a_fit_without_it():
-    """Leaving domains out by subtraction equals fits without them."""
-    X, y, names = draw(domains=6)
-    parts = [Sample.of(Rows(X[names == name], y[names == name])) for name in np.unique(names)]
-    whole = learn_population([parts])
-    for way in (_population._pooled, _population._within):
-        fit = way(parts, np.arange(6), 1e-2)
-        for k in range(6):
-            others = [part for place, part in enumerate(parts) if place != k]
-            np.testing.assert_allclose(fit[k], way(others, np.arange(5), 1e-2)[-1], rtol=1e-8)
-    assert [len(part) for part in whole.left_out] == [len(part.known.y) for part in parts]
 
 
 def test_intervals_cover():

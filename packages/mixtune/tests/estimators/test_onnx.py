@@ -1,4 +1,4 @@
-"""The exported head, run by onnx's own reference evaluator, against NumPy and scikit-learn."""
+"""Exported models, run by onnx's own reference evaluator, against NumPy and scikit-learn."""
 
 import sys
 
@@ -7,75 +7,84 @@ import pytest
 from scipy.special import softmax
 
 from mixtune.errors import DataError, MissingExtraError, ParameterError
-from mixtune.estimators import _onnx
-from mixtune.estimators._onnx import linear_to_onnx
+from mixtune.estimators import (
+    LocalRegressor,
+    RegretOptimalClassifier,
+    RegretOptimalClassifierCV,
+    RegretOptimalRegressorCV,
+)
 
 onnx = pytest.importorskip("onnx")
 reference = pytest.importorskip("onnx.reference")
 
 RNG = np.random.default_rng(3)
-X = RNG.standard_normal((9, 5)) * [1, 2, 3, 40, 0.5] + 7
-COEF = RNG.standard_normal((5, 3))
-INTERCEPT = np.array([1.0, -2.0, 0.25])
+X = RNG.standard_normal((30, 5)) * [1, 2, 3, 40, 0.5] + 7
+Y = (X - 7) @ RNG.standard_normal((5, 3)) + RNG.standard_normal((30, 3)) + [1.0, -2.0, 0.25]
+FAR = X + 400 * RNG.standard_normal(X.shape)
+DTYPES = pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-11), ("float32", 2e-3)])
 
 
 def run(model, rows=X, name="features"):
     return reference.ReferenceEvaluator(model).run(None, {name: rows})
 
 
+def classes_of(labels):
+    """As many classes as labels, by how large the targets are."""
+    labels = np.asarray(labels)
+    cuts = np.quantile(Y[:, 0], np.linspace(0, 1, len(labels) + 1)[1:-1])
+    return labels[np.searchsorted(cuts, Y[:, 0])]
+
+
+def scores_of(model, rows):
+    """One column for each of the classes."""
+    scores = model.decision_function(rows)
+    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+
+
 @pytest.mark.parametrize("opset", [13, 17, onnx.defs.onnx_opset_version()])
-@pytest.mark.parametrize(("coef", "intercept"), [(COEF, INTERCEPT), (COEF[:, 0], 1.5), (COEF, 2.0), (COEF[:, :1], 1.0)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("float32", 2e-5)])
-def test_predictions_are_those_of_numpy(coef, intercept, dtype, tolerance, opset):
-    model = linear_to_onnx(coef, intercept, dtype=dtype, opset=opset)
-    (found,) = run(model, X.astype(dtype))
-    expected = X @ coef + intercept
+@pytest.mark.parametrize("outputs", [Y, Y[:, 0], Y[:, :1]], ids=["three", "one", "one column"])
+@DTYPES
+def test_predictions_are_those_of_numpy(outputs, dtype, tolerance, opset):
+    model = LocalRegressor().fit(X, outputs)
+    (found,) = run(model.to_onnx(dtype=dtype, opset=opset), X.astype(dtype))
+    expected = X @ model.coef_ + model.intercept_
     assert found.dtype == dtype
     assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, atol=tolerance * 100)
+    np.testing.assert_allclose(found, expected, atol=tolerance)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("float32", 2e-5)])
-@pytest.mark.parametrize("low", [None, 6.5, X.mean(axis=0) - 0.5, [-np.inf, 7.0, -np.inf, -20.0, 6.9]])
-@pytest.mark.parametrize("high", [None, 7.5, X.mean(axis=0) + 0.2, [np.inf, 7.0, 8.0, np.inf, 7.1]])
+@DTYPES
+@pytest.mark.parametrize("outputs", [Y, Y[:, 0]], ids=["three", "one"])
 @pytest.mark.parametrize("opset", [13, 17])
-def test_features_are_moved_into_their_range(low, high, dtype, tolerance, opset):
-    if low is not None and high is not None:
-        high = np.maximum(low, high)
-    (found,) = run(linear_to_onnx(COEF, INTERCEPT, low=low, high=high, dtype=dtype, opset=opset), X.astype(dtype))
-    clamped = np.minimum(np.maximum(X, -np.inf if low is None else low), np.inf if high is None else high)
-    assert np.any(clamped != X) == (low is not None or high is not None)
-    np.testing.assert_allclose(found, clamped @ COEF + INTERCEPT, atol=tolerance * 100)
+def test_features_are_moved_into_their_range(outputs, dtype, tolerance, opset):
+    """Where predictions stay within the range of all rows, the graph's do so too."""
+    sources = {"again": (X[::-1], outputs[::-1])}
+    model = RegretOptimalRegressorCV(None).fit(X, outputs, sources=sources)
+    (found,) = run(model.to_onnx(dtype=dtype, opset=opset), FAR.astype(dtype))
+    np.testing.assert_allclose(found, model.predict(FAR), atol=10 * tolerance)
+    assert not np.allclose(found, FAR @ model.coef_ + model.intercept_, atol=1.0)
+    free = RegretOptimalRegressorCV(None, clamp=False).fit(X, outputs, sources=sources)
+    (found,) = run(free.to_onnx(dtype=dtype, opset=opset), FAR.astype(dtype))
+    np.testing.assert_allclose(found, FAR @ free.coef_ + free.intercept_, atol=10 * tolerance)
 
 
 def test_a_range_before_probabilities():
-    model = linear_to_onnx(COEF, low=6.0, high=8.0, classes=["a", "b", "c"])
-    probabilities, labels = run(model)
-    expected = softmax(np.clip(X, 6, 8) @ COEF, axis=1)
-    np.testing.assert_allclose(probabilities, expected, atol=1e-13)
-    assert list(labels) == list(np.array(["a", "b", "c"])[np.argmax(expected, axis=1)])
-
-
-def test_a_graph_that_forgets_the_range_is_not_handed_out(monkeypatch):
-    build = _onnx._graph
-    for lost in ("low", "high"):
-
-        def forget(onnx, held, *rest, lost=lost):
-            return build(onnx, {name: held[name] for name in held if name != lost}, *rest)
-
-        monkeypatch.setattr(_onnx, "_graph", forget)
-        with pytest.raises(DataError, match="the exported graph and NumPy disagree"):
-            linear_to_onnx(COEF, INTERCEPT, low=-300.0, high=500.0)
+    labels = classes_of(["a", "b", "c"])
+    model = RegretOptimalClassifierCV(None).fit(X, labels, sources={"again": (X[::-1], labels[::-1])})
+    probabilities, labels = run(model.to_onnx(), FAR)
+    np.testing.assert_allclose(probabilities, model.predict_proba(FAR), atol=1e-11)
+    assert list(labels) == list(model.predict(FAR))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 4])
 def test_any_number_of_rows(rows):
-    (found,) = run(linear_to_onnx(COEF, INTERCEPT), X[:rows])
+    (found,) = run(LocalRegressor().fit(X, Y).to_onnx(), X[:rows])
     assert found.shape == (rows, 3)
 
 
 def test_the_model_says_what_it_takes():
-    model = onnx.load_from_string(linear_to_onnx(COEF, INTERCEPT, dtype="float32", input_name="x", output_name="y"))
+    content = LocalRegressor().fit(X, Y).to_onnx(dtype="float32", input_name="x", output_name="y")
+    model = onnx.load_from_string(content)
     onnx.checker.check_model(model, full_check=True)
     (entry,) = model.graph.input
     assert entry.name == "x"
@@ -87,55 +96,69 @@ def test_the_model_says_what_it_takes():
     assert model.ir_version == 8
 
 
-def test_the_same_head_gives_the_same_bytes():
-    assert linear_to_onnx(COEF, INTERCEPT) == linear_to_onnx(np.asfortranarray(COEF), list(INTERCEPT))
+def test_the_same_coefficients_give_the_same_bytes():
+    model = LocalRegressor().fit(X, Y)
+    content = model.to_onnx()
+    model.coef_ = np.asfortranarray(model.coef_)
+    assert model.to_onnx() == content
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("float32", 2e-5)])
+@DTYPES
 @pytest.mark.parametrize("labels", [["low", "mid", "hägh"], [3, -1, 2**40], np.array(["a", "b", "c"], dtype=object)])
 def test_probabilities_and_classes(dtype, tolerance, labels):
-    intercept = INTERCEPT - 7 * COEF.sum(axis=0)
-    model = linear_to_onnx(COEF, intercept, sharpness=0.3, classes=labels, dtype=dtype)
-    probabilities, found = run(model, X.astype(dtype))
-    expected = softmax(0.3 * ((X - 7) @ COEF + INTERCEPT), axis=1)
+    model = RegretOptimalClassifier().fit(X, classes_of(labels))
+    probabilities, found = run(model.to_onnx(dtype=dtype), X.astype(dtype))
+    expected = softmax(model.sharpness_ * scores_of(model, X), axis=1)
     np.testing.assert_allclose(probabilities, expected, atol=tolerance)
-    assert list(found) == list(np.asarray(labels)[np.argmax(expected, axis=1)])
+    assert list(found) == list(model.classes_[np.argmax(expected, axis=1)])
     assert len(set(found)) > 1
 
 
 def test_two_classes_from_one_column_of_scores():
     """As the classifiers have it: the score of the second class, and its opposite for the first."""
-    scores = (X - 7) @ COEF[:, 0] + 0.1
-    intercept = 0.1 - 7 * COEF[:, 0].sum()
-    model = linear_to_onnx(COEF[:, 0], intercept, sharpness=2.0, classes=["no", "yes"])
-    probabilities, labels = run(model)
-    np.testing.assert_allclose(probabilities, softmax(2.0 * np.column_stack([-scores, scores]), axis=1), atol=1e-13)
+    model = RegretOptimalClassifier().fit(X, classes_of(["no", "yes"]))
+    scores = X @ model.coef_ + model.intercept_
+    probabilities, labels = run(model.to_onnx())
+    expected = softmax(model.sharpness_ * np.column_stack([-scores, scores]), axis=1)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-12)
     assert list(labels) == list(np.where(scores > 0, "yes", "no"))
 
 
 def test_large_scores_do_not_overflow():
-    probabilities, _ = run(linear_to_onnx(1e6 * COEF, classes=[0, 1, 2]))
+    model = RegretOptimalClassifier().fit(X, classes_of([0, 1, 2]))
+    probabilities, _ = run(model.to_onnx(), 1e6 * X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "match"),
+    ("changes", "options", "match"),
     [
-        ((COEF * np.nan,), {}, "coef has NaN or infinite"),
-        ((COEF, [1.0, np.inf, 0.0]), {}, "intercept has NaN or infinite"),
-        ((COEF * 1e300,), {"dtype": "float32"}, "values too large for float32"),
-        ((COEF,), {"low": np.inf}, "low has NaN or infinite"),
-        ((COEF,), {"high": [1, 1, 1, -np.inf, 1]}, "high has NaN or infinite"),
-        ((COEF,), {"high": np.nan}, "high has NaN or infinite"),
-        ((COEF,), {"low": 1e300, "dtype": "float32"}, "low has values too large for float32"),
-        ((COEF,), {"classes": [1.5, 2.0, 3.0]}, "ONNX labels are text"),
-        ((COEF,), {"classes": np.array([1, 2, 2**63], dtype=np.uint64)}, "within int64"),
-        ((COEF,), {"classes": [None, "b", "c"]}, "ONNX labels are text"),
+        ({"coef_": np.full((5, 3), np.nan)}, {}, "coef has NaN or infinite"),
+        ({"intercept_": np.array([1.0, np.inf, 0.0])}, {}, "intercept has NaN or infinite"),
+        ({"coef_": np.full((5, 3), 1e300)}, {"dtype": "float32"}, "values too large for float32"),
     ],
 )
-def test_numbers_that_do_not_fit_are_refused(arguments, options, match):
+def test_numbers_that_do_not_fit_are_refused(changes, options, match):
+    model = LocalRegressor().fit(X, Y)
+    for name, value in changes.items():
+        setattr(model, name, value)
     with pytest.raises(DataError, match=match):
-        linear_to_onnx(*arguments, **options)
+        model.to_onnx(**options)
+
+
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        (np.array([1.5, 2.0, 3.0]), "ONNX labels are text"),
+        (np.array([1, 2, 2**63], dtype=np.uint64), "within int64"),
+        (np.array([None, "b", "c"]), "ONNX labels are text"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels, match):
+    model = RegretOptimalClassifier().fit(X, classes_of(["a", "b", "c"]))
+    model.classes_ = labels
+    with pytest.raises(DataError, match=match):
+        model.to_onnx()
 
 
 @pytest.mark.parametrize(
@@ -145,26 +168,17 @@ def test_numbers_that_do_not_fit_are_refused(arguments, options, match):
         ({"opset": 12}, "opset=12 is not between 13"),
         ({"opset": 10**6}, "the range of this onnx"),
         ({"opset": 17.0}, "opset must be a whole number"),
-        ({"input_name": "label"}, "must differ"),
+        ({"input_name": "prediction"}, "must differ"),
         ({"output_name": ""}, "must differ"),
         ({"input_name": "_coef"}, "start with '_'"),
     ],
 )
 def test_settings_out_of_range_are_refused(options, match):
     with pytest.raises(ParameterError, match=match):
-        linear_to_onnx(COEF, **options)
-
-
-def test_a_graph_that_computes_something_else_is_not_handed_out(monkeypatch):
-    build = _onnx._graph
-    monkeypatch.setattr(
-        _onnx, "_graph", lambda onnx, held, *rest: build(onnx, {**held, "coef": held["coef"] * 1.001}, *rest)
-    )
-    with pytest.raises(DataError, match="the exported graph and NumPy disagree"):
-        linear_to_onnx(COEF, INTERCEPT)
+        LocalRegressor().fit(X, Y).to_onnx(**options)
 
 
 def test_without_onnx(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingExtraError, match=r"mixtune\[onnx\]"):
-        linear_to_onnx(COEF)
+        LocalRegressor().fit(X, Y).to_onnx()

@@ -5,27 +5,30 @@ import pytest
 from mixtune import MultiDomainRegressor, RegretOptimalRegressor, RegretOptimalRegressorCV
 from mixtune.data import check_weight
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._fits import Features, check_map, prepare
-from mixtune.estimators._inputs import Source, read_source, trim
-from mixtune.features._base import check_finite
+from mixtune.estimators import LocalRegressor
 from mixtune.moments import Rows, pooled_scaling
 
-OPTIONS = {"features": Features(), "standardise": True, "fit_intercept": True}
+
+def draw(seed=0):
+    rng = np.random.default_rng(seed)
+    parts = [(rng.standard_normal((n, 2)) + 3, rng.standard_normal(n), rng.uniform(0.2, 1.0, n)) for n in (6, 9)]
+    return parts[0], {"b": parts[1]}
 
 
 def test_pooled_standardisation_with_weights():
-    rng = np.random.default_rng(0)
-    parts = [
-        Rows(rng.standard_normal((n, 2)) * [1.0, 1e6] + 3, rng.standard_normal(n), w)
-        for n, w in ((4, None), (9, rng.uniform(size=9)))
-    ]
-    ready = prepare({"focal": parts[0], "b": parts[1]}, **OPTIONS)
-    weight = np.concatenate([rows.weight for rows in parts])
-    scaled = [ready.scaling.apply(rows) for rows in parts]
-    X = np.concatenate([rows.X for rows in scaled])
-    np.testing.assert_allclose(np.average(X, axis=0, weights=weight), 0, atol=1e-12)
-    np.testing.assert_allclose(np.average(X**2, axis=0, weights=weight), 1)
-    assert np.average(np.concatenate([rows.y for rows in scaled]), weights=weight) == pytest.approx(0)
+    """A fit to inputs that were standardised by hand is the same, and one to other units predicts the same."""
+    (X, y, weight), sources = draw()
+    rows, share = np.concatenate([X, sources["b"][0]]), np.concatenate([weight, sources["b"][2]])
+    mean = np.average(rows, axis=0, weights=share)
+    scale = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=share))
+    expected = RegretOptimalRegressor(standardise=False)
+    expected.fit((X - mean) / scale, y, weight, sources={"b": ((sources["b"][0] - mean) / scale, *sources["b"][1:])})
+    units = np.array([1.0, 1e6])
+    for size in (np.ones(2), units):
+        moved = {"b": (sources["b"][0] * size, *sources["b"][1:])}
+        model = RegretOptimalRegressor().fit(X * size, y, weight, sources=moved)
+        np.testing.assert_allclose(model.predict(X * size), expected.predict((X - mean) / scale), rtol=1e-9)
+        np.testing.assert_allclose(X * size @ model.coef_ + model.intercept_, model.predict(X * size))
 
 
 def test_constant_columns_and_huge_values():
@@ -36,26 +39,20 @@ def test_constant_columns_and_huge_values():
 
 
 def test_without_intercept_the_origin_stays():
-    rows = [Rows(np.array([[1.0], [3.0]]), np.array([1.0, 2.0]))]
-    scaling = prepare({"focal": rows[0]}, **{**OPTIONS, "fit_intercept": False}).scaling
-    assert scaling.shift.tolist() == [0.0]
-    assert scaling.scale.tolist() == [1.0]
-    assert scaling.target_shift == 0.0
-
-
-def test_back_to_units():
-    rng = np.random.default_rng(0)
-    rows = [Rows(rng.standard_normal((8, 3)) * 5 + 2, rng.standard_normal((8, 2)))]
-    ready = prepare({"focal": rows[0]}, **OPTIONS)
-    coef, intercept = rng.standard_normal((3, 2)), rng.standard_normal(2)
-    expected = ready.focal.X @ coef + intercept + ready.scaling.target_shift
-    coef, intercept = ready.scaling.to_units(coef, intercept)
-    np.testing.assert_allclose(rows[0].X @ coef + intercept, expected)
+    X, y = np.array([[1.0], [3.0]]), np.array([1.0, 2.0])
+    model = LocalRegressor(ridge=0.5, fit_intercept=False).fit(X, y)
+    assert model.coef_[0] == pytest.approx(7.0 / 10.5)
+    assert model.predict([[0.0]]).tolist() == [0.0]
 
 
 def test_rows_of_weight_zero_are_absent():
-    rows = trim(Rows(np.ones((3, 1)), np.arange(3.0), np.array([1.0, 0.0, 2.0])))
-    assert rows.y.tolist() == [0.0, 2.0]
+    (X, y, weight), sources = draw()
+    weight[2] = 0.0
+    kept = weight > 0
+    one = RegretOptimalRegressor().fit(X, y, weight, sources=sources)
+    two = RegretOptimalRegressor().fit(X[kept], y[kept], weight[kept], sources=sources)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    assert one.loo_predictions_.shape == (5,)
 
 
 @pytest.mark.parametrize(
@@ -75,25 +72,23 @@ def test_sample_weights_refused(weight, words):
         check_weight(weight, 2, ' of domain "b"')
 
 
-FOCAL = Rows(np.ones((2, 2)), np.ones(2))
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (Source([[1.0]], [1.0]), 'domain "b" has 1 columns, the focal rows have 2'),
-        (Source([[1.0, 2.0]], [[1.0, 2.0]]), 'domain "b" has 2 outputs'),
-        (Source([[1.0, 2.0]], [1.0, 2.0]), 'of domain "b"'),
-        (Source([["x", "y"]], [1.0]), 'X of domain "b" holds text'),
-        (Source([[1.0, np.nan]], [1.0]), 'domain "b" has 1 value that is NaN'),
-        (Source(np.ones((0, 2)), []), "at least one row"),
-        (Source([[1.0, 2.0]], [1.0], [1.0, 2.0]), 'sample_weight of domain "b"'),
-        (Source([[1.0, 2.0]], [1.0], None, ("p", "z")), 'domain "b".*missing "q" and extra "z"'),
+        (([[1.0]], [1.0]), 'domain "b" has 1 columns, the focal rows have 2'),
+        (([[1.0, 2.0]], [[1.0, 2.0]]), 'domain "b" has 2 outputs'),
+        (([[1.0, 2.0]], [1.0, 2.0]), 'of domain "b"'),
+        (([["x", "y"]], [1.0]), 'X of domain "b" holds text'),
+        (([[1.0, np.nan]], [1.0]), 'domain "b" has 1 value that is NaN'),
+        ((np.ones((0, 2)), []), "at least one row"),
+        (([[1.0, 2.0]], [1.0], [1.0, 2.0]), 'sample_weight of domain "b"'),
+        ((pa.table({"p": [1.0], "z": [2.0]}), [1.0]), 'domain "b".*missing "q" and extra "z"'),
     ],
 )
 def test_sources_refused(source, words):
+    X = pa.table({"p": [1.0, 2.0], "q": [1.0, 2.0]}) if "missing" in words else np.ones((2, 2))
     with pytest.raises(DataError, match=words):
-        read_source("b", source, FOCAL, ("p", "q"))
+        RegretOptimalRegressor().fit(X, np.ones(2), sources={"b": source})
 
 
 def test_feature_maps():
@@ -106,13 +101,12 @@ def test_feature_maps():
             return X * np.inf
 
     X = np.ones((2, 1))
-    assert Features()(X) is X
     with pytest.raises(DataError, match="keep the rows"):
-        Features(Wrong())(X)
+        LocalRegressor(Wrong()).fit(X, [0.0, 1.0])
     with pytest.raises(DataError, match="NaN or infinite"):
-        Features(Bad())(X)
+        LocalRegressor(Bad()).fit(X, [0.0, 1.0])
     with pytest.raises(ParameterError, match="needs transform"):
-        check_map(3)
+        LocalRegressor(3).fit(X, [0.0, 1.0])
 
 
 def test_equations_that_cannot_be_solved_are_a_clear_error():
@@ -154,4 +148,11 @@ def test_targets_whose_squares_are_beyond_float64_are_refused_on_the_log_scale()
 
 
 def test_numbers_whose_sum_is_beyond_float64_are_finite():
-    check_finite(np.array([[1e308], [1e308]]), "X")
+    """The map gets them as they are; only its features must be usable."""
+
+    class Small:
+        def transform(self, X):
+            return X / 1e308
+
+    model = LocalRegressor(Small()).fit([[1e308], [1.1e308], [1.5e308]], [0.0, 1.0, 2.0])
+    assert np.all(np.isfinite(model.predict([[1.2e308]])))

@@ -3,8 +3,7 @@ import pytest
 
 from mixtune import Domain, Domains
 from mixtune.errors import DataError
-from mixtune.estimators import Sources, split_sample_domain, split_table
-from mixtune.estimators._inputs import MOST_SOURCES, as_sources
+from mixtune.estimators import Sources, as_sources, split_sample_domain, split_table
 
 
 def test_nothing_in_it_invites_slicing():
@@ -49,7 +48,7 @@ def test_what_is_refused(value, words):
 def test_a_million_labels_are_an_identifier():
     pair = ([[1.0]], [1.0])
     with pytest.raises(DataError, match="identifier of rows"):
-        Sources(dict.fromkeys(range(MOST_SOURCES + 1), pair))
+        Sources(dict.fromkeys(range(100_001), pair))
     values = np.arange(1e6)
     with pytest.raises(DataError, match="999999 sources"):
         Sources.from_table({"d": np.arange(10**6), "x": values, "y": values}, target="y", domain="d", focal=3)

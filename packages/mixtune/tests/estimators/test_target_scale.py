@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from mixtune import arrays as _array
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, _cv, load
-from mixtune.estimators._cv import LogScale, left_out_targets, tuned_fit
+from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, load
 
 
 def prices(rng, n, level=5.0):
@@ -29,11 +27,14 @@ def rmse(model, test):
     return float(np.sqrt(np.mean((model.predict(test[0]) - test[1]) ** 2)))
 
 
-def likelihood(model, y):
+def likelihood(model, X, y):
     """The mean log likelihood of left-out targets by the whole model, up to a constant (Box and Cox)."""
     if model.target_scale_ == "identity":
         return -0.5 * np.log(np.mean((y - model.loo_predictions_) ** 2))
-    residuals = np.log(y) - np.log(model.loo_predictions_ / model._log_scale.smearing)
+    low, high = model.predict_interval(X)
+    # Intervals are about the exponential of the mean logarithm, predictions a factor above it.
+    smearing = np.median(model.predict(X) / np.sqrt(low * high))
+    residuals = np.log(y) - np.log(model.loo_predictions_ / smearing)
     return -0.5 * np.log(np.mean(residuals**2)) - np.mean(np.log(y))
 
 
@@ -43,7 +44,7 @@ def test_prices_over_orders_of_magnitude_are_modelled_by_their_logarithms(fitted
     assert (fitted.target_scale_, plain.target_scale_) == ("log", "identity")
     assert "log scale" in " ".join(fitted.notes_)
     # The scale is chosen with splines alone; the whole models agree.
-    assert likelihood(fitted, y) > likelihood(plain, y)
+    assert likelihood(fitted, X, y) > likelihood(plain, X, y)
     assert rmse(fitted, test) < 0.9 * rmse(plain, test)
     assert fitted.predict(test[0]).min() > 0
     # The mean, not the median: exp alone would be too small by exp(0.3^2 / 2).
@@ -80,11 +81,12 @@ def test_predictions_stay_near_the_targets(fitted):
     margin = 0.05 * np.ptp(logs)
     far = np.array([[50.0, -50.0, 50.0], [-50.0, 50.0, -50.0]])
     bounds = np.exp([logs.max() + margin, logs.min() - margin])
-    np.testing.assert_allclose(fitted.predict(far), fitted._log_scale.smearing * bounds)
     low, high = fitted.predict_interval(far)
     np.testing.assert_allclose(np.sqrt(low * high), bounds)
-    with pytest.raises(DataError, match="must have a range"):
-        LogScale(1.0, 2.0, 1.0)
+    # Both are means of the targets: the bounds, times one factor.
+    ratio = fitted.predict(far) / bounds
+    assert ratio[0] == pytest.approx(ratio[1])
+    assert 1.0 < ratio[0] < 1.2
 
 
 def test_logarithms_need_smaller_errors_of_targets_as_well():
@@ -98,7 +100,7 @@ def test_logarithms_need_smaller_errors_of_targets_as_well():
     X, y, sources, test = *make(rng, 25), {f"s{k}": make(rng, 60) for k in range(5)}, make(rng, 2000)
     auto, log = (RegretOptimalRegressorCV(target_scale=s).fit(X, y, sources=sources) for s in ("auto", "log"))
     assert auto.target_scale_ == "identity"
-    assert likelihood(log, y) > likelihood(auto, y)
+    assert likelihood(log, X, y) > likelihood(auto, X, y)
     assert rmse(auto, test) < rmse(log, test)
 
 
@@ -139,18 +141,7 @@ def test_logarithms_are_not_taken_without_reason(change):
     assert ("may be negative" in " ".join(model.notes_)) == (change == "straight")
     if change == "straight":
         logs = RegretOptimalRegressorCV(target_scale="log").fit(X, y, sources=sources)
-        assert likelihood(model, y) > likelihood(logs, y)
-
-
-def test_small_fits_have_one_thread(monkeypatch):
-    """On busy cores, threads of linear algebra that wait for one another take ten times as long."""
-    seen = []
-    monkeypatch.setattr(_cv, "tuned_fit", lambda *a, **k: seen.append(threads()) or tuned_fit(*a, **k))
-    threads = lambda: {library["num_threads"] for library in _array._blas().info()}  # noqa: E731
-    X, y, *_ = problem()
-    with _array._blas().limit(limits=2):
-        RegretOptimalRegressorCV(None).fit(X, y)
-    assert seen == [{1}]
+        assert likelihood(model, X, y) > likelihood(logs, X, y)
 
 
 def test_given_scales_and_what_is_refused():
@@ -175,9 +166,8 @@ def test_saved_loaded_and_rows_added(fitted, tmp_path):
     np.testing.assert_allclose(later.predict(new), fitted.predict(new), rtol=1e-6)
 
 
-def test_rows_that_cannot_be_left_out_do_not_count():
-    assert LogScale().smeared(np.array([np.inf]), np.ones(1)).smearing == 1.0
-    found = LogScale().smeared(np.array([0.0, np.log(3.0), np.inf]), np.array([1.0, 3.0, 5.0]))
-    assert found.smearing == pytest.approx(2.5)
-    residuals = left_out_targets(np.log([2.0, 3.0]), np.array([0.0, np.inf]), np.ones(2))
-    np.testing.assert_allclose(residuals, [0.0, np.inf])
+def test_one_row_that_cannot_be_left_out_says_nothing_of_the_mean():
+    X, y, _, (new, _) = problem(n=1)
+    model = RegretOptimalRegressorCV(None, target_scale="log").fit(X, y)
+    assert not np.isfinite(model.loo_error_)
+    np.testing.assert_allclose(model.predict(new), y[0])
