@@ -156,7 +156,7 @@ class SummedRegressor(SummedSettings, LinearTransferRegressor):
     >>> moments = {"other": origin.moments(Rows(other, other @ [1.0, 2.0]))}
     >>> sums = SourceSums("here", "fixed", origin, settings, moments=moments)
     >>> model = SummedRegressor(Identity(2), standardise=False).fit(X, X @ [1.0, 2.0], sources=sums)
-    >>> model.coef_.round(1)
+    >>> model.coef_.round()
     array([1., 2.])
     """
 
