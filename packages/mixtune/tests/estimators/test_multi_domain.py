@@ -194,13 +194,13 @@ def test_models_of_streams_come_from_all_rows():
     assert apart[0] < 0.5 * apart[1]
     assert np.all(np.diagonal(part.weights_) > 0.5 * np.diagonal(whole.weights_))
     # Rows, domains and streams come and go by their sums.
-    more, first = draw(domains=1, rows=300, columns=2, seed=1)[:2], names == "d00"
+    more, first = (draw(domains=1, rows=300, columns=2, seed=seed)[:2] for seed in (1, 2))
     part.partial_fit(more[0], more[1], domain=["new"] * 300)
-    part.partial_fit(StreamedSources((X[first], y[first]), domain=names[first], sample_rows=60, progress=False))
+    part.partial_fit(StreamedSources(first, domain=["d00"] * 300, sample_rows=60, progress=False))
     part.forget("d03")
     kept = names != "d03"
-    inputs, targets = (np.concatenate([a[kept], a[first], b]) for a, b in zip((X, y), more))
-    labels = np.concatenate([names[kept], names[first], ["new"] * 300])
+    inputs, targets = (np.concatenate([a[kept], b, c]) for a, b, c in zip((X, y), first, more))
+    labels = np.concatenate([names[kept], ["d00"] * 300, ["new"] * 300])
     whole = MultiDomainRegressor(None).fit(inputs, targets, domain=labels)
     assert part.n_rows_.tolist() == whole.n_rows_.tolist()
     np.testing.assert_allclose(part.own_coef_, whole.own_coef_, atol=1e-9)

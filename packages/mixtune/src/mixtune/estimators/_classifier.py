@@ -153,7 +153,7 @@ def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> floa
         return 1.0
     scores, labels, sample_weight = scores[known], labels[known], sample_weight[known]
     count, classes = scores.shape
-    smooth = 1.0 / (1.0 + np.sum(np.maximum(sample_weight, 1.0)))
+    smooth = 1.0 / (1.0 + count)
     wanted = np.full(scores.shape, smooth / classes)
     wanted[np.arange(count), labels] += 1.0 - smooth
     weighted = wanted * (sample_weight / sample_weight.sum())[:, None]

@@ -558,7 +558,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
 
         Sums of features that are made here are read from the ``sources``.
         """
-        rows, sums = kept.rows, kept.sums
+        distinct, places = kept.distinct()
+        rows, sums = distinct.rows, kept.sums
         tried = fits.is_auto(self.target_scale) and fits.is_auto(self.feature_map)
         span = log_span(rows) if tried or self.target_scale == "log" else 0.0
         if self.target_scale == "log" and not span:
@@ -587,8 +588,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         if prepared.state is not None:
             what = "feature maps were made and " * fits.is_auto(self.feature_map) + "cross-domain validation was done"
         self._made_map, made = (None, ()) if maps is None else (maps.feature_map, maps.notes)
-        notes = made + fits.sample_note(kept.sampled, what) + notes + apart_notes(tuple(rows.values()))
-        solved.attributes["notes_"] += notes
+        notes = made + fits.sample_note(kept.sampled, what) + notes + apart_notes(tuple(kept.rows.values()))
+        solved.attributes["notes_"] += notes + fits.repeats_note(distinct, places)
+        own = places[self.focal_name]
+        if len(own) > len(rows[self.focal_name].y):
+            solved = solved.repeated(own)
         self._kept = kept
         self._store(solved, prepared.names, prepared.scaling)
 

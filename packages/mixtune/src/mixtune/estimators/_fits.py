@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
-from mixtune._messages import Wording
+from mixtune._messages import Note, Wording, quoted
 from mixtune._registry import field_values, storable
 from mixtune.arrays import Floats, Integers, in_threads, is_numpy, to_device, to_numpy, torch_device
 from mixtune.checks import check_positive
@@ -57,6 +57,7 @@ from mixtune.moments import (
     about,
     augmented,
     common_center,
+    distinct_rows,
     leave_one_out,
     moved,
     no_center,
@@ -65,6 +66,7 @@ from mixtune.moments import (
     pooled_scaling,
     posterior,
     recentred,
+    relative_weight,
     roots_of,
     spectrum_of,
     weighted_system,
@@ -366,6 +368,16 @@ class StreamSums:
         return replace(self, moments={**self.moments, **added})
 
 
+def repeats_note(kept: KeptRows, places: Mapping[str, Integers]) -> tuple[str, ...]:
+    """A note where rows repeat."""
+    counts = {name: len(each) - len(kept.rows[name].y) for name, each in places.items()}
+    counts = {name: count for name, count in counts.items() if count}
+    if not counts:
+        return ()
+    told = "{count} rows repeat others of {names}: they are left out together, and count as often as they occur"
+    return (Note("repeated-rows", told, count=sum(counts.values()), names=quoted(list(counts))),)
+
+
 @dataclass(frozen=True, eq=False)
 class KeptRows:
     """What a fit keeps for later updates: rows by domain and, of streamed domains, the moments of all their rows.
@@ -391,6 +403,23 @@ class KeptRows:
             sums = sums.joined(added)
         rows = {name: self.rows[name].joined(part) if name in self.rows else part for name, part in new.items()}
         return KeptRows({**self.rows, **rows}, sums, max(self.sampled, sampled))
+
+    def distinct(self, *, jointly: bool = False) -> tuple[KeptRows, dict[str, Integers]]:
+        """What is learned from: rows that repeat once each, with relative sample weights, and the places of all rows.
+
+        Weights are relative to the mean of their domain, or with ``jointly`` to that of all domains.
+        """
+        found = {name: distinct_rows(part) for name, part in self.rows.items()}
+        if jointly:
+            # Weights that are given for one table compare rows of different domains, too.
+            weight = relative_weight(np.concatenate([part.weight for part in self.rows.values()]))
+            if weight is not None:
+                ends = np.cumsum([len(part.y) for part in self.rows.values()])[:-1]
+                for (name, (part, places)), each in zip(found.items(), np.split(weight, ends)):
+                    total = np.bincount(places, each)
+                    found[name] = replace(part, sample_weight=total / np.mean(total) * np.mean(each)), places
+        rows = {name: part for name, (part, _) in found.items()}
+        return replace(self, rows=rows), {name: places for name, (_, places) in found.items()}
 
     def without(self, name: str) -> KeptRows:
         """Without a domain."""
@@ -685,6 +714,18 @@ class Solved:
     uncertainty: Uncertainty
     attributes: dict[str, Any] = field(default_factory=dict)
     heads: Heads | None = None
+
+    def repeated(self, places: Integers) -> Solved:
+        """With left-out residuals of rows at these places."""
+        given, attributes = self.uncertainty, dict(self.attributes)
+        if "_rival_residuals" in attributes:
+            attributes["_rival_residuals"] = attributes["_rival_residuals"][:, places]
+        uncertainty = Uncertainty(partial(_repeated, given, places), given.make_posterior)
+        return replace(self, uncertainty=uncertainty, attributes=attributes)
+
+
+def _repeated(uncertainty: Uncertainty, places: Integers) -> LeaveOneOut:
+    return uncertainty.left_out.repeated(places)
 
 
 @storable

@@ -264,7 +264,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
             made.append(each)
         self.regressors_ = tuple(made)
         self._kept = learned.kept
-        rows = list(learned.kept.rows.values())
+        rows = list(learned.rows.values())
         self.class_counts_ = np.stack([self._class_rows[name] for name in self.domains_])
         places = [np.argmax(all_scores(part.targets), axis=1) for part in rows]
         self._calibrate([part.weight for part in rows], places)

@@ -253,6 +253,8 @@ class Learned:
     ----------
     kept : KeptRows
         By the names of the domains, sorted.
+    rows : dict of str to Rows
+        Those that models were learned from: where rows repeat, one of each.
     prepared : Prepared
     counts : array (N,)
         How many rows each domain has in all.
@@ -268,6 +270,7 @@ class Learned:
     """
 
     kept: fits.KeptRows
+    rows: dict[str, Rows]
     prepared: fits.Prepared
     counts: Integers
     maps: Maps | None
@@ -285,7 +288,9 @@ def learn_every(
 
     Sums of all rows that are not known yet are read from the ``stream``.
     """
-    rows, sums = {name: kept.rows[name] for name in sorted(kept.rows)}, kept.sums
+    kept = replace(kept, rows={name: kept.rows[name] for name in sorted(kept.rows)})
+    distinct, places = kept.distinct(jointly=True)
+    rows, sums = distinct.rows, kept.sums
     several = len(rows) > 1
     maps = made_maps(rows, settings, every=several)
     features = fits.Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
@@ -299,6 +304,9 @@ def learn_every(
     prepared = fits.prepare(rows, features, **options, mapped=mapped, sums=sums)
     state = fits.State.of(prepared)
     counts = np.array([moments.count for moments in state.moments])
+    # Of rows that repeat, all count.
+    summed = () if sums is None else sums.moments
+    counts += np.array([0 if name in summed else len(places[name]) - len(part.y) for name, part in rows.items()])
     blocks: Sequence[FeatureBlock]
     notes: tuple[str, ...] = ()
     if maps is None or len(maps.blocks) == 1:
@@ -318,8 +326,8 @@ def learn_every(
     if sums is not None:
         what = "feature maps were made and " * (maps is not None) + "models were validated"
     notes = _row_notes(rows, counts) + notes + (() if maps is None else maps.notes)
-    notes += fits.sample_note(kept.sampled, what, "each domain")
-    return Learned(replace(kept, rows=rows), prepared, counts, maps, low, high, heads, found, notes)
+    notes += fits.sample_note(kept.sampled, what, "each domain") + fits.repeats_note(distinct, places)
+    return Learned(kept, rows, prepared, counts, maps, low, high, heads, found, notes)
 
 
 def _all_rows(parts: Sequence[Rows]) -> Rows:
@@ -761,7 +769,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         place = self.domains_.index(name)
         residuals, scores = self._fits.residuals[place], self._scores[place]
         known = np.isfinite(residuals) & np.isfinite(scores)
-        actual, left = fits.kept_rows(self).rows[name].targets[known, self._output], residuals[known]
+        rows = fits.kept_rows(self).distinct(jointly=True)[0].rows[name]
+        actual, left = rows.targets[known, self._output], residuals[known]
         # Residuals are scores times the spread, and intervals a quantile of the scores times the same.
         spread = np.divide(np.abs(left), scores[known], out=np.zeros(len(left)), where=scores[known] > 0)
         return {"actual": actual, "predicted": actual - left, "half": self._score_quantile(place, 0.9) * spread}

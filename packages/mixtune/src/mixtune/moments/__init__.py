@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mixtune._messages import moved_names
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
+from mixtune.moments._distinct import distinct_rows, relative_weight
 from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, left_out_residuals, posterior
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
@@ -67,6 +68,8 @@ __all__ += ["best_ridges", "check_alike", "check_target_size", "chunks", "common
 __all__ += ["half_solve", "is_constant", "leave_one_out", "left_out_residuals", "local_heads", "loo_ridge"]
 __all__ += ["lower_root", "moved", "no_center", "own_center", "pooled_scale", "pooled_scaling", "posterior"]
 __all__ += ["recentred", "ridge_heads", "roots_of", "rounding_of", "spectrum_of", "times", "turned", "weighted_system"]
+
+__all__ += ["distinct_rows", "relative_weight"]
 
 if not TYPE_CHECKING:
     __getattr__ = moved_names(__name__, "stream_moments")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixtune.arrays import Array, Floats, half_squares, is_numpy, match, namespace, slices, to_numpy
+from mixtune.arrays import Array, Floats, Integers, half_squares, is_numpy, match, namespace, slices, to_numpy
 from mixtune.moments._rows import Rows
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
@@ -90,6 +90,11 @@ class LeaveOneOut:
         """Weighted mean squared error over rows and outputs."""
         with np.errstate(over="ignore"):
             return float(np.average(np.mean(self.residuals**2, axis=1), weights=self.sample_weight))
+
+    def repeated(self, places: Integers) -> LeaveOneOut:
+        """For rows at these places, each with an equal part of the weight of its place."""
+        weight = self.sample_weight / np.bincount(places, minlength=len(self.sample_weight))
+        return LeaveOneOut(self.predictions[places], self.residuals[places], self.spreads[places], weight[places])
 
     @property
     def copies(self) -> Floats:
