@@ -49,8 +49,9 @@ VARYING = (
     (r"mixtune \d+\.\d+[\w.+]*", "mixtune VERSION"),
     (r'"(mixtune|numpy|scipy|python|scikit-learn)": "\d[\w.+]*"', r'"\1": "VERSION"'),
     (r"\b(numpy|scipy|python|scikit-learn) \d[\w.+]*", r"\1 VERSION"),
-    # Random keys and all that is computed of them: fingerprints and hashes.
-    (r"(?<![\w.])(?=\d*[a-f])[0-9a-f]{16,}\b", "KEY"),
+    # Random keys and all that is computed of them: fingerprints and hashes, which are sometimes all
+    # digits. Numbers with a point or a comma are none.
+    (r"(?<![\w.,])[0-9a-f]{16,}\b(?![.,]\d)", "KEY"),
     (r" at 0x[0-9a-f]+", " at ADDRESS"),
     # Rounding errors that a check of the paper reports, and the row that Arrow names if it reads
     # with one thread.
@@ -72,6 +73,8 @@ def stable(text: str) -> str:
     --------
     >>> stable("mixtune 0.2.0.dev0 took 1.3 seconds on 2026-01-31 for 1,200 bytes")
     'mixtune VERSION took TIME on DATE for SIZE bytes'
+    >>> stable("study 4418282901439326 of 44182829014393ef: 0.1234567890123456, 1234567890123456.5")
+    'study KEY of KEY: 0.1234567890123456, 1234567890123456.5'
     """
     for pattern, replacement in VARYING:
         text = re.sub(pattern, replacement, text)
