@@ -129,7 +129,7 @@ def classes_of(labels: Sequence[Array]) -> Array:
     return np.unique(np.concatenate(labels))
 
 
-def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> float:
+def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats, counts: Floats | None = None) -> float:
     """The a > 0 that minimises the log loss of ``softmax(a * scores)``; 1 if no row has finite scores.
 
     Labels are smoothed as in Platt scaling, by the weight of one row spread over all classes, so that classes which
@@ -141,6 +141,8 @@ def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> floa
     labels : array (n,) of int
         The class of each row, 0..K-1.
     sample_weight : array (n,)
+    counts : array (n,), optional
+        How many rows each one stands for in the smoothing of labels; its sample weight by default.
 
     Examples
     --------
@@ -151,11 +153,12 @@ def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> floa
     known = np.isfinite(scores).all(axis=1)
     if not known.any():
         return 1.0
+    counted = sample_weight[known] if counts is None else counts[known]
     scores, labels, sample_weight = scores[known], labels[known], sample_weight[known]
-    count, classes = scores.shape
-    smooth = 1.0 / (1.0 + count)
+    n_rows, classes = scores.shape
+    smooth = 1.0 / (1.0 + max(counted.sum(), 1.0))
     wanted = np.full(scores.shape, smooth / classes)
-    wanted[np.arange(count), labels] += 1.0 - smooth
+    wanted[np.arange(n_rows), labels] += 1.0 - smooth
     weighted = wanted * (sample_weight / sample_weight.sum())[:, None]
 
     def log_loss(log_sharpness: float) -> float:
@@ -414,9 +417,12 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         weight = self.regressor_._uncertainty.left_out.sample_weight
         self.sharpness_ = fit_sharpness(*self._with_validation(scores, self._places, weight))
 
-    def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats]:
-        """Left-out focal rows, with what else tells how sure scores may be; here nothing."""
-        return scores, places, weight
+    def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats, Floats]:
+        """Left-out focal rows, with what else tells how sure scores may be; here nothing.
+
+        Returns scores, classes, weights, and how many rows each row counts as, as :func:`fit_sharpness` takes them.
+        """
+        return scores, places, weight, weight
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)
@@ -479,19 +485,19 @@ class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressorCV(**self.get_params(deep=False), target_scale="identity")
 
-    def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats]:
+    def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats, Floats]:
         """With the tests of cross-domain validation, each of which counts as a few focal rows.
 
         The sources had as many rows to learn from as the focal domain, so that scores are as sure there as here; twenty
         left-out rows alone hardly tell.
         """
         regressor: Any = self.regressor_
-        rows = [(scores, places, weight)]
+        rows = [(scores, places, weight, weight)]
         for fitted, signs, own in regressor._validated_predictions():
             positive = all_scores(signs) > 0
             if np.all(positive.sum(axis=1) == 1):
                 share = own * (TASK_ROWS / own.sum())
-                rows.append((all_scores(fitted), np.argmax(positive, axis=1), share))
+                rows.append((all_scores(fitted), np.argmax(positive, axis=1), share, np.ones(len(share))))
         return tuple(np.concatenate(parts) for parts in zip(*rows))  # type: ignore[return-value]
 
 
