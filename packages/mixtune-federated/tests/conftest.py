@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -17,6 +17,8 @@ class Consortium:
     study: object
     keys: dict
     data: dict
+    #: Those of the latest run.
+    requests: list = field(default_factory=list)
 
     @property
     def focal(self):
@@ -44,6 +46,7 @@ class Consortium:
     def run(self, policy=None, gone=()):
         """All exchanges; ``gone`` are (step, name) of members that do not answer. Returns coordinator and messages."""
         sites, coordinator, messages = self.sites(policy), self.coordinator(), []
+        self.requests.clear()
         for step in (1, 2, 3, 4):
             try:
                 request = coordinator.ask(messages)
@@ -51,6 +54,7 @@ class Consortium:
                 if error.code != "nothing-left":
                     raise
                 break
+            self.requests.append(request)
             for name in request.header["recipients"]:
                 if name in sites and (step, name) not in gone:
                     messages.append(sites[name].answer(request))

@@ -287,7 +287,7 @@ def test_sums_that_are_of_no_rows_are_left_out_and_named(consortium):
     coordinator = group.coordinator()
     request = coordinator.ask()
     good = [group.site(name).answer(request) for name in ("m2", "m3")]
-    local = group.site("m1")._local().content
+    _, local = group.site("m1").answer(request).open(group.keys["m0"])
     gram, units = local["gram"], np.array([1e7] * 4 + [1.0])
     larger = np.outer(units, units)[np.triu_indices(5)]
     cases = {
@@ -538,9 +538,8 @@ def test_first_answers_that_cannot_be_used_are_left_out_and_named(consortium):
     ]
     for words, changes in cases:
         coordinator = group.coordinator()
-        coordinator._sent.append(first)
         others = [answer for name, answer in answers.items() if name != "m1"]
-        request = coordinator.ask([*others, resent(group, answers["m1"], **changes)])
+        request = coordinator.ask([first, *others, resent(group, answers["m1"], **changes)])
         assert request.open(group.keys["m0"])[0]["roster"] == ["m2", "m3", "m4", "m5"]
         assert words in coordinator.rejected["m1"]
 
@@ -583,7 +582,7 @@ def test_confirmed_sums_equal_pooled(consortium):
         second = [each for each in messages if each.step < 3]
         fresh = group.coordinator()
         with pytest.raises(DataError, match=r"have not confirmed|took part in the first"):
-            fresh.combine([*coordinator._sent[:2], *second])
+            fresh.combine([*group.requests[:2], *second])
 
 
 def test_a_false_report_of_a_drop_out_gives_nothing(consortium):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 
 import numpy as np
@@ -12,11 +13,11 @@ from typer.testing import CliRunner
 from federate_command import run
 from mixtune.cli import make_app
 from mixtune.errors import MixtuneError
+from mixtune.files import pack, unpack
 
 pytest.importorskip("cryptography")
 
-from mixtune_federated import Coordinator, Key, Study, read_message
-from mixtune_federated._messages import write_message
+from mixtune_federated import Coordinator, Study, read_message
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,9 @@ def test_a_study_by_files(tables, tmp_path):
     assert "only m0 can read that" in run("inspect", files[-1])
     assert "was not checked" in run("inspect", files[-1])
     assert 'signature is that of "m3"' in run("inspect", files[-1], "--study", study)
-    altered, held = tmp_path / "altered.mxf", read_message(files[-1])
-    write_message(Key.generate("m3"), [], kind="answer", study=held.header["study"], step=2, says=[]).save(altered)
+    content, arrays = unpack(files[-1].read_bytes(), form="mixtune-message", where="the answer")
+    altered = tmp_path / "altered.mxf"
+    altered.write_bytes(pack({**content, "signature": "00" * 64}, arrays, form="mixtune-message"))
     with pytest.raises(MixtuneError, match="not signed with the key"):
         run("inspect", altered, "--study", study)
     assert json.loads(run("inspect", files[-1], "--json"))["bytes"] == files[-1].stat().st_size
@@ -163,6 +165,6 @@ def test_transports(tables, monkeypatch):
         simulate(tables, "--transport", "pigeon")
     with pytest.raises(MixtuneError, match="go with --transport files"):
         simulate(tables, "--transport", "flower", "--kill", "m1=1")
-    monkeypatch.setattr("mixtune_federated.flower_local._PROGRAMS", ("flower-that-is-not-there",))
+    monkeypatch.setattr(shutil, "which", lambda *args, **options: None)
     with pytest.raises(MixtuneError, match="flwr"):
         simulate(tables, "--transport", "flower")

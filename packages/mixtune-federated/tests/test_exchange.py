@@ -179,14 +179,14 @@ def test_relay_and_coordinator_store_no_moments_at_level_2(consortium, method, m
 
     monkeypatch.setattr(Site, "_masked", recorded)
     group = consortium(members=5, columns=3, method=method)
-    coordinator, messages = group.run()
-    everything = (*messages, *coordinator._sent)
+    _, messages = group.run()
+    everything = (*messages, *group.requests)
     assert {message.step for message in messages} == ({1, 2} if method == "fixed" else {1, 2, 3, 4})
     stored = b"".join(message.content for message in everything)
     for message in everything:
         spec, arrays = message.open(group.keys["m0"])
         stored += repr(spec).encode() + b"".join(array.tobytes() for array in arrays.values())
-    second = coordinator._sent[1].open(group.keys["m0"])[0]
+    second = group.requests[1].open(group.keys["m0"])[0]
     for place, name in enumerate(group.study.sources):
         for block, values in group.site(name)._local().blocks.items():
             shown = np.concatenate([values, values * second["weights"][place]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
 import tomllib
 from contextlib import suppress
 from functools import partial
@@ -141,9 +142,12 @@ class StandInApp:
         return self.function(message, context)
 
 
-STAND_IN = SimpleNamespace(
-    ConfigRecord=dict, RecordDict=dict, Message=StandInMessage, ClientApp=StandInApp, ServerApp=StandInApp
-)
+#: What takes the place of Flower's modules.
+STAND_IN = {
+    "flwr.app": SimpleNamespace(ConfigRecord=dict, RecordDict=dict, Message=StandInMessage),
+    "flwr.clientapp": SimpleNamespace(ClientApp=StandInApp),
+    "flwr.serverapp": SimpleNamespace(ServerApp=StandInApp),
+}
 
 
 @pytest.mark.parametrize("library", ["flwr", "a stand-in"])
@@ -158,7 +162,8 @@ def test_apps(nodes, tmp_path, monkeypatch, capsys, library):
         for name, value in {"_run_id": 1, "_node_id": 1, "_task_id": 1}.items():
             monkeypatch.setattr(TaskIdentity, name, value)
     else:
-        monkeypatch.setattr(flower, "_flower", lambda: STAND_IN)
+        for name, module in STAND_IN.items():
+            monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(flower, "POLL", 0.01)
     client = make_client_app()
     ids = dict(enumerate(group.study.sources, start=1))

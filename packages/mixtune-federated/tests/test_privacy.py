@@ -97,9 +97,9 @@ def test_two_exchanges_and_a_model_that_is_close(consortium):
 
 def test_every_message_says_epsilon_and_delta(consortium):
     group = consortium(level=3, members=5, privacy=Privacy(epsilon=2.0, delta=1e-7))
-    coordinator, messages = group.run()
+    _, messages = group.run()
     assert len(messages) == 8
-    for message in (*coordinator._sent, *messages):
+    for message in (*group.requests, *messages):
         assert "it says: differentially private: epsilon 2, delta 1e-07 for each row" in message.explain()
 
 

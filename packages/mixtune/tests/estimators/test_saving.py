@@ -320,7 +320,7 @@ def test_a_map_replaced_after_the_fit_is_refused(tmp_path):
 
 class OwnRule(WeightRule):
     def _weigh(self, evidence):
-        return EqualWeights()._weigh(evidence)
+        return EqualWeights().weigh(moments=evidence.moments)
 
 
 @pytest.mark.parametrize("rule", [OwnRule(), WassersteinWeights(1.0, distance=lambda a, b: abs(a.mean() - b.mean()))])
