@@ -8,7 +8,7 @@ PROJECTS := pyproject.toml constraints.txt $(PACKAGES:=/pyproject.toml)
 # What pip does, line by line; what is there already is left out.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
-progress := | { grep --line-buffered -v -e '^Requirement already' -e '^WARNING: Location' || true; }
+progress := 2>&1 | { grep --line-buffered -v -e '^Requirement already' -e '^WARNING: Location' || true; }
 # Two processes with one thread each; the tests of a file share what they set up.
 pytest = OMP_NUM_THREADS=1 $(1)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
