@@ -33,8 +33,6 @@ FOLDERS = (
     *("estimators", "report", "cli", "__main__"),
     *("options", "federated", "paper"),
 )
-#: Modules of plain functions, which companions import whole: each counts as one shared name.
-TOOLBOXES = ("mixtune.checks", "mixtune.cli.inputs", "mixtune.cli.outputs", "mixtune.files")
 TEAL, GREY = "#1a9988", "#808080"
 
 
@@ -160,19 +158,25 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def shared_names(page: str) -> set[str]:
-    """The names of the core that companions may import, as the page lists them between its markers.
+def shared_names(page: str) -> dict[str, set[str]]:
+    """The names of the core that companions may import, by the lines of the list between the page's markers.
+
+    A line is a name, or a module of plain functions with those that companions use.
 
     Examples
     --------
-    >>> page = "<!-- shared names --> | `mixtune.errors.DataError` | wrong data | <!-- end shared names -->"
+    >>> page = "<!-- shared names -->\\n| `mixtune.files`: `pack` | files |\\n<!-- end shared names -->"
     >>> shared_names(page)
-    {'mixtune.errors.DataError'}
+    {'mixtune.files': {'mixtune.files.pack'}}
     """
     section = re.search(r"<!-- shared names -->(.*?)<!-- end shared names -->", page, flags=re.DOTALL)
     if section is None:
         raise SystemExit("architecture.md has no markers of shared names")
-    return set(re.findall(r"\| `(mixtune[\w.]*)` \|", section[1]))
+    shared = {}
+    for line in re.findall(r"^\| (`mixtune[^|]*) \|", section[1], flags=re.MULTILINE):
+        name, *functions = re.findall(r"`([\w.]+)`", line)
+        shared[name] = {f"{name}.{function}" for function in functions} or {name}
+    return shared
 
 
 def names_of_core(package: Path) -> set[str]:
@@ -183,9 +187,8 @@ def names_of_core(package: Path) -> set[str]:
 def core_names_in(path: Path) -> set[str]:
     """The names of the core that one file uses.
 
-    A module of the core is no name, save those of plain functions. Whoever imports another one uses its attributes,
-    each of which counts; the module counts itself where it is handed on, since then nobody can see what is taken from
-    it.
+    A module of the core is no name. Whoever imports one uses its attributes, each of which counts; the module counts
+    itself where it is handed on, since then nobody can see what is taken from it.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = _imported_as(tree)
@@ -198,9 +201,6 @@ def core_names_in(path: Path) -> set[str]:
         first, *attributes = _dotted(node)
         if first in core:
             name = core[first]
-            if name in TOOLBOXES and attributes and not attributes[0].startswith("_"):
-                names.add(name)
-                continue
             while attributes and name in modules(CORE):
                 name = f"{name}.{attributes.pop(0)}"
             names.add(name)

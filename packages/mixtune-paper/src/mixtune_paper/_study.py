@@ -123,8 +123,8 @@ class Findings:
         if self.full_rows:
             return [row for table in self.full_rows.values() for row in table]
         names = ("experiment", "seed", "runs", "rows", "lines")
-        checks = {name: asdict(check) for name, check in self.found.items()}
-        return {name: getattr(self, name) for name in names} | {"checks": checks}
+        verdicts = {name: asdict(check) for name, check in self.found.items()}
+        return {name: getattr(self, name) for name in names} | {"checks": verdicts}
 
     def headline(self) -> Table:
         return self.rows
