@@ -29,6 +29,8 @@ from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattere
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
+from mixtune.choice._process import Process, learn_process
+from mixtune.choice._process_choice import choose_process
 from mixtune.choice._remote import RemoteTasks
 from mixtune.choice._runs import choose_runs
 from mixtune.choice._settings import SETTINGS, ChoiceSettings
@@ -40,6 +42,7 @@ __all__ += ["SETTINGS", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock"
 __all__ += ["Prior", "Sample", "SummedTask", "TransferGain", "choose"]
 __all__ += ["by_content", "choose_maps", "choose_runs", "compare", "content_order", "joint_error", "joint_left_out"]
 __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns", "learn_own_column", "learn_population"]
+__all__ += ["Process", "choose_process", "learn_process"]
 __all__ += ["loo_ridge", "mean_left_out", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]
 __all__ += ["transfer_gain", "tree_threads"]

@@ -29,10 +29,12 @@ from mixtune.choice import (
     FeatureBlock,
     MapAverage,
     Prior,
+    Process,
     Sample,
     TransferGain,
     choose,
     choose_maps,
+    choose_process,
     compare,
     joint_left_out,
     mean_left_out,
@@ -59,7 +61,7 @@ from mixtune.estimators._inputs import (
     map_after_encoding,
     read_sources,
 )
-from mixtune.estimators._maps import Maps, input_range, made_maps
+from mixtune.estimators._maps import Maps, input_range, made_maps, process_map
 from mixtune.estimators._saving import savable
 from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
@@ -624,18 +626,24 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     ) -> tuple[fits.Prepared, Maps | None]:
         """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
         features = there = super()._make_features()
-        if (maps := made_maps(rows, self, plain=plain)) is not None:
+        whole = sums is None and (sources is None or not sources.streams)
+        maps = process_map(rows, self) if whole and not plain else None
+        maps = made_maps(rows, self, plain=plain) if maps is None else maps
+        if maps is not None:
             features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
         if sums is None and sources is not None and sources.streams:
             streams = [stream.coded(LogTargets()) for stream in sources.streams] if log else sources.streams
             sums = fits.StreamSums.of(streams, rows[self.focal_name], there)
-        options: dict[str, Any] = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
+        # Features of a process are in units of their own.
+        standardise = self.standardise and (maps is None or maps.process is None)
+        options: dict[str, Any] = {"standardise": standardise, "fit_intercept": self.fit_intercept}
         return fits.prepare(rows, features, **options, mapped=None if maps is None else maps.mapped, sums=sums), maps
 
     def _solve(self, prepared: fits.Prepared, maps: Maps | None = None, *, log: bool = False) -> fits.Solved:
         # Maps that were made from the rows clip their inputs themselves.
         blocks, clamp = (None, self.clamp) if maps is None else (maps.blocks, False)
-        return tuned_fit(prepared, blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
+        process = None if maps is None else maps.process
+        return tuned_fit(prepared, blocks, process, seed=self.seed, device=self.device, clamp=clamp, log=log)
 
     @property
     def target_scale_(self) -> str:
@@ -740,6 +748,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
 def tuned_fit(
     prepared: fits.Prepared,
     blocks: Sequence[FeatureBlock] | None = None,
+    process: Process | None = None,
     *,
     seed: int,
     device: str = "cpu",
@@ -755,7 +764,7 @@ def tuned_fit(
     there = torch_device(device)
     state = fits.State.of(prepared, there)
     notes = _row_notes(prepared, state)
-    if blocks is None or len(blocks) == 1:
+    if blocks is None or (len(blocks) == 1 and process is None):
         with factorised_on(there):
             basis, wide = fits.principal_basis(prepared, state, seed)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
@@ -776,9 +785,14 @@ def tuned_fit(
     logs = prepared.inputs[0].targets[:, 0] if log else None
     scale = LogScale.near([rows.targets for rows in prepared.inputs]) if log else None
     with factorised_on(there):
-        choices = [
-            choose_maps(own, [blocks[place] for place in used], width, seed=seed) for own, used in zip(samples, tried)
-        ]
+        if process is not None:
+            about = {"shift": prepared.scaling.shift, "target_shift": float(np.reshape(prepared.scaling.target_shift, -1)[0])}
+            choices = [choose_process(process, samples[0][0][0], **about, seed=seed)]
+        else:
+            choices = [
+                choose_maps(own, [blocks[place] for place in used], width, seed=seed)
+                for own, used in zip(samples, tried)
+            ]
         compared = _comparisons(
             choices,
             prepared.focal,

@@ -15,7 +15,16 @@ import numpy as np
 import scipy.linalg
 
 from mixtune.arrays import Floats, Integers
-from mixtune.choice import SETTINGS, FeatureBlock, content_order, joint_error, learn_columns, learn_own_column
+from mixtune.choice import (
+    SETTINGS,
+    FeatureBlock,
+    Process,
+    content_order,
+    joint_error,
+    learn_columns,
+    learn_own_column,
+    learn_process,
+)
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fits import feature_range, is_auto
 from mixtune.features import (
@@ -50,6 +59,7 @@ class Maps:
     mapped: tuple[Rows, ...]
     notes: tuple[str, ...]
     folds: Integers
+    process: Process | None = None
 
     def by_domain(self, names: Iterable[str]) -> FoldedMap:
         """The map for further rows of the domains, which have these names."""
@@ -124,6 +134,33 @@ def made_maps(rows: Mapping[str, Rows], settings: Any, **options: bool) -> Maps 
         return None
     limits = feature_range(tuple(rows.values())) if settings.clamp and len(rows) > 1 else None
     return auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, **options)
+
+
+#: Most inputs, focal rows and sources of a Gaussian process: its cost grows with the cube of the focal rows.
+PROCESS_INPUTS, PROCESS_ROWS, PROCESS_SOURCES = 60, 1500, 512
+
+
+def process_map(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
+    """The features of a Gaussian process over all domains, the focal one first; None where it would cost too much."""
+    parts = list(rows.values())
+    focal = parts[0]
+    small = (
+        focal.X.shape[1] <= PROCESS_INPUTS
+        and len(focal.y) <= PROCESS_ROWS
+        and len(parts) <= 1 + PROCESS_SOURCES
+        and focal.targets.shape[1] == 1
+    )
+    if not (is_auto(settings.feature_map) and settings.fit_intercept and small):
+        return None
+    _units(parts)
+    single = [replace(part, y=part.targets[:, 0]) for part in parts]
+    process = learn_process(single, seed=settings.seed)
+    feature_map: FeatureMap = process.features
+    if settings.clamp and len(parts) > 1:
+        feature_map = Clipped(feature_map, *feature_range(tuple(parts)))
+    mapped = tuple(Rows(feature_map.transform(part.X), part.y, part.sample_weight) for part in parts)
+    block = FeatureBlock("kernel", np.arange(feature_map.n_features_out))
+    return Maps(feature_map, (block,), mapped, (), np.full(len(parts), -1), process)
 
 
 def _units(parts: Sequence[Rows]) -> Scaling:

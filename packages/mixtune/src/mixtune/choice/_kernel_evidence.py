@@ -1,0 +1,126 @@
+"""Lengths and variances of a kernel over domains, by the marginal likelihood of some rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+from mixtune.arrays import Floats, Integers
+from mixtune.features import Coordinates, DomainKernel
+from mixtune.features._kernel import matern, squared_exponential
+
+#: Steps of L-BFGS; twice as many change errors by less than half a percent.
+STEPS = 40
+#: Lengths are log-normal a priori, about this multiple of the root of the number of inputs (logarithms by 1).
+LENGTH = 1.5
+#: Variances are log-normal a priori, about these values, by so much on the logarithmic scale: of own slopes, and of
+#: shared curve, shared slopes, shared level, own curve, own level and noise. Targets have unit variance in each domain.
+OWN_SLOPE, VARIANCES = 0.1, (0.5, 0.25, 0.5, 0.1, 0.1, 0.2)
+SLOPE_SPREAD, SPREADS = 1.5, (1.5, 1.5, 1.5, 1.5, 1.5, 3.0)
+#: No logarithm leaves its prior by more than so many standard deviations.
+LARGEST_DEVIATION = 4.0
+#: Smallest noise, so that rows which repeat have a covariance that can be factorised.
+SMALLEST_NOISE = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalLikelihood:
+    """The log posterior density of a kernel's logarithms, given targets (n,) of rows in their domains.
+
+    Logarithms are those of lengths, own lengths and own slopes, for each input, and of the six variances.
+    """
+
+    rows: Coordinates
+    targets: Floats
+    domains: Integers
+
+    def prior(self) -> tuple[Floats, Floats]:
+        """Means and standard deviations of the logarithms."""
+        width = self.rows.linear.shape[1]
+        lengths = np.full(2 * width, np.log(LENGTH * width**0.5))
+        mean = np.concatenate([lengths, np.full(width, np.log(OWN_SLOPE)), np.log(VARIANCES)])
+        spread = np.concatenate([np.ones(2 * width), np.full(width, SLOPE_SPREAD), SPREADS])
+        return mean, spread
+
+    def kernel(self, logarithms: Floats) -> DomainKernel:
+        """The kernel of these logarithms."""
+        width = self.rows.linear.shape[1]
+        values = np.exp(logarithms)
+        lengths, own_lengths, slopes = values[: 3 * width].reshape(3, width)
+        return DomainKernel(lengths, own_lengths, slopes, *values[3 * width :].tolist())
+
+    def maximised(self) -> DomainKernel:
+        """The kernel of the largest density."""
+        mean, spread = self.prior()
+        reach = LARGEST_DEVIATION * spread
+        squares = (self.rows.curved[:, None, :] - self.rows.curved[None, :, :]) ** 2
+        flat = squares.reshape(-1, squares.shape[2])
+        same = (self.domains[:, None] == self.domains).astype(np.float64)
+        best = minimize(
+            self.negative_density,
+            mean,
+            args=(flat, same),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(mean - reach, mean + reach)),
+            options={"maxiter": STEPS},
+        )
+        return self.kernel(best.x)
+
+    def negative_density(self, logarithms: Floats, squares: Floats, same: Floats) -> tuple[float, Floats]:
+        """The negative log density, up to a constant, and its gradient.
+
+        ``squares`` (n^2, p) are squared differences of inputs, and ``same`` (n, n) is 1 within a domain.
+        """
+        mean, spread = self.prior()
+        kernel, linear, count = self.kernel(logarithms), self.rows.linear, len(self.targets)
+        width = kernel.width
+        inverse, own_inverse = kernel.lengths**-2.0, kernel.own_lengths**-2.0
+        curve, curve_slope = matern((squares @ inverse).reshape(count, count))
+        own_curve, own_curve_slope = squared_exponential((squares @ own_inverse).reshape(count, count))
+        own_curve, own_curve_slope = own_curve * same, own_curve_slope * same
+        lines = linear @ linear.T / width
+        own_lines = (linear * kernel.own_slopes) @ linear.T / width
+        covariance = (
+            kernel.shared_curve * curve
+            + kernel.shared_slopes * lines
+            + kernel.shared_level
+            + kernel.own_curve * own_curve
+            + same * (own_lines + kernel.own_level)
+        )
+        covariance[np.diag_indices(count)] += kernel.noise + SMALLEST_NOISE
+        root, failed = lapack.dpotrf(covariance, lower=True, clean=True)
+        if failed:
+            return np.inf, np.zeros_like(logarithms)
+        precision = lapack.dpotri(root, lower=True)[0]
+        precision = np.tril(precision) + np.tril(precision, -1).T
+        solved = precision @ self.targets
+        density = 0.5 * float(self.targets @ solved) + float(np.log(np.diagonal(root)).sum())
+        # The derivative by the covariance, of the log likelihood.
+        slope = 0.5 * (np.outer(solved, solved) - precision)
+        own_slope = slope * same
+        gradient = np.concatenate(
+            [
+                -2.0 * kernel.shared_curve * inverse * ((slope * curve_slope).ravel() @ squares),
+                -2.0 * kernel.own_curve * own_inverse * ((slope * own_curve_slope).ravel() @ squares),
+                kernel.own_slopes * np.sum((own_slope @ linear) * linear, axis=0) / width,
+                [
+                    kernel.shared_curve * float(np.sum(slope * curve)),
+                    kernel.shared_slopes * float(np.sum(slope * lines)),
+                    kernel.shared_level * float(slope.sum()),
+                    kernel.own_curve * float(np.sum(slope * own_curve)),
+                    kernel.own_level * float(own_slope.sum()),
+                    kernel.noise * float(np.trace(slope)),
+                ],
+            ]
+        )
+        deviation = (logarithms - mean) / spread
+        return density + 0.5 * float(deviation @ deviation), deviation / spread - gradient
+
+
+def learn_kernel(rows: Coordinates, targets: Floats, domains: Integers) -> DomainKernel:
+    """The kernel under which targets (n,) of rows in their ``domains`` (n,) are likeliest."""
+    return MarginalLikelihood(rows, targets, domains).maximised()

@@ -1,0 +1,533 @@
+"""A Gaussian process over all domains, and the candidates it gives for one of them.
+
+Domains share one function and deviate from it by a curve, a line and a level of their own
+(:class:`mixtune.features.DomainKernel`). Sources whose relation is reversed are reflected about their mean first. The
+shared function is a linear function of M features with prior N(0, I); what the rows of a source say of it is
+
+    A = F'C^{-1}F and b = F'C^{-1}y,
+
+with its features F and the covariance C of its deviations and noise. So sources are added and left out by sums, and
+the prior of a domain is N(P^{-1} b, P^{-1}) with P = I + A, summed over the other domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from mixtune.arrays import Floats, Integers
+from mixtune.choice._choose import by_content, content_order
+from mixtune.choice._families import Fits, Label, Memo, Prior
+from mixtune.choice._kernel_evidence import learn_kernel
+from mixtune.features import Coordinates, DomainKernel, InputUnits, KernelFeatures
+from mixtune.moments import Paths, Rows, Sample
+
+#: Rows that the kernel is learned from: focal ones up to this part, then so many of each source.
+KERNEL_ROWS, FOCAL_PART, SOURCE_ROWS = 300, 2 / 3, 60
+#: Landmarks of the shared function, a third of them focal rows at most, and of own curves.
+LANDMARKS, OWN_LANDMARKS = 250, 300
+#: Rows of all sources together that inform the shared function, and rows whose deviations are handled at once.
+ALL_SOURCE_ROWS, BLOCK_ROWS = 6000, 500
+#: Where the targets of a source vary so many times more or less than the focal ones, they are brought to their scale.
+LARGEST_SCALE_RATIO = 20.0
+#: Source targets are moved to within so many robust standard deviations of their median: gross errors.
+LARGEST_TARGET = 15.0
+#: Rows that the sign of a source is told from.
+SIGN_ROWS = 200
+#: While the kernel is learned, domains differ in level by at most so many units, and in scale by this factor.
+KERNEL_LEVEL, KERNEL_SCALE = 5.0, 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class DomainRows:
+    """Rows of one domain: inputs, features (n, M) of the shared function, targets in common units, sample weights.
+
+    The focal rows also have features (n, m) of own curves, in which the fitted function is linear.
+    """
+
+    places: Coordinates
+    shared: Floats
+    targets: Floats
+    weight: Floats
+    own: Floats | None = None
+
+    def part(self, index: Any) -> DomainRows:
+        """Some of the rows."""
+        own = None if self.own is None else self.own[index]
+        return DomainRows(self.places.part(index), self.shared[index], self.targets[index], self.weight[index], own)
+
+    def own_covariance(self, kernel: DomainKernel, tests: DomainRows) -> Floats:
+        """Covariances (n + m, n) of own deviations, of these rows and tests with these rows."""
+        places = self.places.joined(tests.places)
+        if self.own is None or tests.own is None:
+            return kernel.own(places, self.places)
+        lines = (places.linear * kernel.own_slopes) @ self.places.linear.T / kernel.width
+        return lines + kernel.own_curve * np.vstack([self.own, tests.own]) @ self.own.T
+
+    def missing_shared(self, kernel: DomainKernel) -> Floats:
+        """Variances (n,) of the shared function that its features lack."""
+        return np.maximum(kernel.shared_variances(self.places) - np.sum(self.shared**2, axis=1), 0.0)
+
+    def missing_own(self, kernel: DomainKernel) -> Floats:
+        """Variances (n,) of own curves that their features lack."""
+        if self.own is None:
+            return np.zeros(len(self.targets))
+        return kernel.own_curve * np.maximum(1.0 - np.sum(self.own**2, axis=1), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """The kernel that all domains taught, and their rows.
+
+    Attributes
+    ----------
+    features : KernelFeatures
+    focal : DomainRows
+    sources : tuple of DomainRows
+    orders : tuple of arrays
+        Of the rows of each source, by content.
+    signs : array (N,)
+        -1 for sources that were reflected.
+    level, unit : float
+        Targets are ``level + unit * y`` in terms of the common ones.
+    """
+
+    features: KernelFeatures
+    focal: DomainRows
+    sources: tuple[DomainRows, ...]
+    signs: Floats
+    level: float
+    unit: float
+
+    @property
+    def kernel(self) -> DomainKernel:
+        """The kernel of the features."""
+        return self.features.kernel
+
+
+def learn_process(domains: Sequence[Rows], *, seed: int) -> Process:
+    """The process of the focal domain, which is the first, and its sources."""
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([rows.X for rows in domains])
+    units = InputUnits.of(X)
+    ordered = [rows.part(by_content(rows.scaled(lambda X: units(X).curved))) for rows in domains[1:]]
+    drawn = [_drawn(rows, rng, sum(len(each.y) for each in ordered)) for rows in ordered]
+    focal, sources = domains[0], drawn
+    targets, signs = _aligned(focal, sources, units)
+    level = float(np.median([np.average(y, weights=rows.weight) for y, rows in zip(targets, [focal, *sources])]))
+    unit = _typical_deviation(targets)
+    targets = [(y - level) / unit for y in targets]
+    places = [units(rows.X) for rows in (focal, *sources)]
+    order = 1 + content_order([rows.scaled(lambda X: units(X).curved) for rows in sources]) if sources else []
+    first = by_content(Rows(places[0].curved, targets[0], focal.sample_weight))
+    kernel = _learned_kernel(places, targets, first, np.asarray(order, dtype=np.int64), rng)
+    inputs = [focal.X[first], *(sources[k - 1].X for k in order)]
+    features = KernelFeatures(units, kernel, _landmarks(inputs, rng), _own_landmarks(inputs[0], rng))
+    made = [
+        DomainRows(place, features.shared(place), y, rows.weight)
+        for place, y, rows in zip(places, targets, (focal, *sources))
+    ]
+    focal_rows = replace(made[0], own=features.own(places[0]))
+    return Process(features, focal_rows, tuple(made[1:]), signs, level, unit)
+
+
+def _drawn(rows: Rows, rng: np.random.Generator, total: int) -> Rows:
+    """Rows of a source in random order: all, or its part of the most that all sources have."""
+    most = max(int(ALL_SOURCE_ROWS * len(rows.y) / max(total, 1)), SOURCE_ROWS)
+    return rows.part(rng.permutation(len(rows.y))[:most])
+
+
+def _typical_deviation(targets: Sequence[Floats]) -> float:
+    """The geometric mean, over rows, of the standard deviations within domains."""
+    deviations = np.array([np.std(y) for y in targets])
+    counts = np.array([len(y) for y in targets], dtype=np.float64)
+    varies = deviations > 0
+    return float(np.exp(np.average(np.log(deviations[varies]), weights=counts[varies]))) if varies.any() else 1.0
+
+
+def _aligned(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> tuple[list[Floats], Floats]:
+    """Targets of the focal domain and of the sources, and the sign of each source.
+
+    Sources of the opposite sign are reflected about their mean. Those whose targets vary very much more or less than
+    the focal ones are brought to their level and scale: they inform about the shape of the function only.
+    """
+    signs = _signs(sources, units)
+    mean, scale = float(np.mean(focal.y)), float(np.std(focal.y))
+    if scale == 0 and sources:
+        scale = float(np.median([np.std(rows.y) for rows in sources]))
+    targets = [focal.y]
+    for sign, rows in zip(signs, sources):
+        own_mean, own_scale = float(np.mean(rows.y)), float(np.std(rows.y))
+        reflected = own_mean + sign * (rows.y - own_mean)
+        if own_scale > 0 and scale > 0 and abs(np.log(own_scale / scale)) > np.log(LARGEST_SCALE_RATIO):
+            reflected = mean + (reflected - own_mean) * (scale / own_scale)
+            own_scale = scale
+        median = np.median(reflected)
+        spread = max(np.median(np.abs(reflected - median)) / 0.6745, 0.5 * own_scale)
+        targets.append(np.clip(reflected, median - LARGEST_TARGET * spread, median + LARGEST_TARGET * spread))
+    return targets, signs
+
+
+def _signs(sources: Sequence[Rows], units: InputUnits) -> Floats:
+    """1 or -1 for each source: the sign of its function along the leading common one.
+
+    Functions are kernel ridge regressions on each source alone, at inputs of all of them.
+    """
+    if len(sources) < 2:
+        return np.ones(len(sources))
+    places = [units(rows.X[:SIGN_ROWS]) for rows in sources]
+    common = Coordinates(*(np.concatenate(parts)[:: max(len(sources) // 2, 1)] for parts in zip(*places)))
+    width = common.linear.shape[1]
+    lengths = np.full(width, 1.5 * width**0.5)
+    kernel = DomainKernel(lengths, lengths, np.zeros(width), 1.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+    functions = []
+    for place, rows in zip(places, sources):
+        y = rows.y[:SIGN_ROWS]
+        covariance = kernel.shared(place, place) + np.eye(len(y))
+        centred = (y - y.mean()) / (np.std(y) or 1.0)
+        function = kernel.shared(common, place) @ np.linalg.solve(covariance, centred)
+        functions.append(function - function.mean())
+    loadings = np.linalg.svd(np.array(functions), full_matrices=False)[0][:, 0]
+    signs = np.where(loadings < 0, -1.0, 1.0)
+    return -signs if signs.sum() < 0 else signs
+
+
+def _learned_kernel(
+    places: Sequence[Coordinates],
+    targets: Sequence[Floats],
+    first: Integers,
+    order: Integers,
+    rng: np.random.Generator,
+) -> DomainKernel:
+    """The kernel by the marginal likelihood of focal rows, and of blocks of rows of some sources."""
+    chosen = [(0, rng.permutation(first)[: int(KERNEL_ROWS * FOCAL_PART)])]
+    for k in rng.permutation(order):
+        free = KERNEL_ROWS - sum(len(index) for _, index in chosen)
+        chosen.append((int(k), rng.permutation(len(targets[k]))[: min(SOURCE_ROWS, free)]))
+    rows = Coordinates(*(np.concatenate([places[k][axis][index] for k, index in chosen]) for axis in (0, 1)))
+    values = np.concatenate([_common_scale(targets[k])[index] for k, index in chosen])
+    return learn_kernel(rows, values, np.repeat([k for k, _ in chosen], [len(index) for _, index in chosen]))
+
+
+def _common_scale(targets: Floats) -> Floats:
+    """Targets of a domain, with a level and a scale that are not too far from those of the others."""
+    mean, scale = float(np.mean(targets)), float(np.std(targets))
+    inside = np.clip(scale, 1 / KERNEL_SCALE, KERNEL_SCALE)
+    factor = inside / scale if scale > 0 else 1.0
+    return np.clip(mean, -KERNEL_LEVEL, KERNEL_LEVEL) + (targets - mean) * factor
+
+
+def _landmarks(inputs: Sequence[Floats], rng: np.random.Generator) -> Floats:
+    """Distinct inputs (M, p): a part of the focal rows, and rows of all sources."""
+    focal = rng.permutation(inputs[0])
+    others = rng.permutation(np.concatenate(inputs[1:])) if len(inputs) > 1 else focal[LANDMARKS // 3 :]
+    rows = np.concatenate([focal[: LANDMARKS // 3], others])
+    return _distinct(rows)[:LANDMARKS]
+
+
+def _own_landmarks(inputs: Floats, rng: np.random.Generator) -> Floats:
+    return _distinct(rng.permutation(inputs))[:OWN_LANDMARKS]
+
+
+def _distinct(rows: Floats) -> Floats:
+    _, index = np.unique(rows, axis=0, return_index=True)
+    return np.ascontiguousarray(rows[np.sort(index)])
+
+
+@dataclass(frozen=True)
+class ProcessCandidate:
+    """How the prior of one candidate differs from that of the process.
+
+    Attributes
+    ----------
+    family : str
+        "shared", "own curves" (own rows alone, with the kernel that all domains taught) or "focal only" (a straight
+        line, by ridge regression on own rows).
+    strength : float
+        The variance of own deviations is this multiple of the learned one; of ridge regression, the ridge.
+    free_level : bool
+        Whether nothing is assumed of the domain's level.
+    scale : float
+        The variance of the factor by which the shared function counts, about 1.
+    """
+
+    family: str
+    strength: float
+    free_level: bool = True
+    scale: float = 0.0
+
+    @property
+    def label(self) -> Label:
+        """What lists of candidates say."""
+        if self.family == "focal only":
+            return self.family, {"relative ridge": self.strength}
+        settings = {"deviations": self.strength, "level": "free" if self.free_level else "learned"}
+        return self.family, {**settings, **({"scale": self.scale} if self.scale else {})}
+
+
+#: The variance of a level, or of a scale, of which nothing is assumed.
+FREE = 100.0
+#: Strengths of deviations, with few rows and with many; and ridges.
+STRENGTHS, FEW_STRENGTHS = (0.25, 1.0, 4.0, 32.0), (1.0, 8.0)
+OWN_STRENGTHS = (1.0, 8.0)
+RIDGES = (1e-4, 1e-2, 0.1, 1.0, 10.0)
+#: With more rows than this, there are fewer candidates: each costs a factorisation.
+MANY_ROWS = 500
+#: Log likelihood by which the reversed shared function must be better: most domains have the common sign.
+REVERSED_EVIDENCE = 2.0
+
+
+def process_candidates(rows: int, sources: int) -> tuple[ProcessCandidate, ...]:
+    """The candidates for a domain with so many rows, and so many sources."""
+    many = rows > MANY_ROWS
+    variants = ((False, 0.0), (True, 0.0), (True, 0.5), (True, 100.0))
+    strengths = FEW_STRENGTHS if many else STRENGTHS
+    shared = [ProcessCandidate("shared", s, free, scale) for s in strengths for free, scale in variants]
+    own = "own curves" if sources else "focal only curves"
+    curves = [ProcessCandidate(own, strength) for strength in (OWN_STRENGTHS[:1] if many else OWN_STRENGTHS)]
+    lines = [ProcessCandidate("focal only", ridge) for ridge in (RIDGES[1::2] if many else RIDGES)]
+    return tuple((shared if sources else []) + curves + lines)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPrior:
+    """The distribution N(mean, P^{-1}) of the coefficients of the shared function, with the lower root of P."""
+
+    mean: Floats
+    root: Floats
+
+    def reversed(self) -> SharedPrior:
+        """The prior of the reflected function."""
+        return replace(self, mean=-self.mean)
+
+    def halves(self, shared: Floats) -> Floats:
+        """Features (n, M) turned so that their inner products are covariances under this prior."""
+        return np.asarray(solve_triangular(self.root, shared.T, lower=True).T)
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateFits:
+    """What the candidates make of the rows of one domain: all that the average and the coefficients need.
+
+    Attributes
+    ----------
+    solved : array (C, n)
+        Residuals of the prior mean, divided by the covariance.
+    left_out, leverages : arrays (C, n)
+    predictions : array (C, m)
+        For test rows.
+    """
+
+    solved: Floats
+    left_out: Floats
+    leverages: Floats
+    predictions: Floats
+
+
+def fit_candidates(
+    kernel: DomainKernel,
+    candidates: Sequence[ProcessCandidate],
+    prior: SharedPrior,
+    rows: DomainRows,
+    tests: DomainRows,
+) -> CandidateFits:
+    """Posterior means of all candidates at test rows, and residuals of left-out rows, in closed form."""
+    count = len(rows.targets)
+    places, shared = rows.places.joined(tests.places), np.vstack([rows.shared, tests.shared])
+    halves = prior.halves(shared)
+    uncertain = halves @ halves[:count].T
+    unknown = shared @ shared[:count].T
+    own = rows.own_covariance(kernel, tests)
+    lines = places.linear @ rows.places.linear.T / kernel.width
+    common = shared @ prior.mean
+    centred = common - np.average(common[:count], weights=rows.weight)
+    missing, missing_own = rows.missing_shared(kernel), rows.missing_own(kernel)
+    parts = []
+    for candidate in candidates:
+        if candidate.family == "focal only":
+            mean = np.zeros(len(common))
+            covariance, noise = lines + FREE, candidate.strength / rows.weight
+        else:
+            transfers = candidate.family == "shared"
+            mean = common if transfers else np.zeros(len(common))
+            covariance = (uncertain if transfers else unknown) + candidate.strength * own
+            covariance += FREE if candidate.free_level else kernel.own_level
+            if candidate.scale:
+                covariance += candidate.scale * np.outer(centred, centred[:count])
+            noise = kernel.noise / rows.weight + missing + candidate.strength * missing_own
+        system = covariance[:count].copy()
+        system[np.diag_indices(count)] += noise
+        factor = cho_factor(system, lower=True)
+        precision = np.diagonal(cho_solve(factor, np.eye(count)))
+        solved = cho_solve(factor, rows.targets - mean[:count])
+        predictions = mean[count:] + covariance[count:] @ solved
+        leverages = np.clip(1.0 - noise * precision, 0.0, 1.0 - 1e-12)
+        parts.append((solved, solved / precision, leverages, predictions))
+    return CandidateFits(*(np.array(values) for values in zip(*parts)))
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessFamily:
+    """The candidates of a process for its focal domain, as coefficients of the process's features.
+
+    ``shift`` (d,) and ``target_shift`` are subtracted from features and targets elsewhere; coefficients are about them.
+    """
+
+    process: Process
+    shift: Floats
+    target_shift: float
+
+    @property
+    def n_sources(self) -> int:
+        """The number of sources."""
+        return len(self.process.sources)
+
+    @cached_property
+    def candidates(self) -> tuple[ProcessCandidate, ...]:
+        """All candidates; with few rows or many, the same for every task."""
+        return process_candidates(len(self.process.focal.targets), self.n_sources)
+
+    @property
+    def labels(self) -> list[Label]:
+        return [candidate.label for candidate in self.candidates]
+
+    @cached_property
+    def whitened(self) -> tuple[tuple[Floats, Floats], ...]:
+        """Features and targets of each source, whitened by the covariance of its deviations and noise."""
+        return tuple(self._whitened(rows) for rows in self.process.sources)
+
+    def _whitened(self, rows: DomainRows) -> tuple[Floats, Floats]:
+        kernel = self.process.kernel
+        designs, targets = [], []
+        for start in range(0, len(rows.targets), BLOCK_ROWS):
+            block = rows.part(slice(start, start + BLOCK_ROWS))
+            covariance = kernel.own(block.places, block.places) + kernel.own_level
+            covariance[np.diag_indices(len(covariance))] += kernel.noise / block.weight + block.missing_shared(kernel)
+            root = cholesky(covariance, lower=True)
+            both = solve_triangular(root, np.column_stack([block.shared, block.targets]), lower=True)
+            designs.append(both[:, :-1])
+            targets.append(both[:, -1])
+        return np.concatenate(designs), np.concatenate(targets)
+
+    def prior_without(self, allowed: Floats) -> SharedPrior:
+        """The prior of the shared function from the allowed sources (N,)."""
+        precision, pull = self._sums
+        for design, targets in (self.whitened[k] for k in np.flatnonzero(allowed == 0)):
+            precision = precision - design.T @ design
+            pull = pull - design.T @ targets
+        root = cholesky(precision, lower=True)
+        return SharedPrior(cho_solve((root, True), pull), root)
+
+    @cached_property
+    def _sums(self) -> tuple[Floats, Floats]:
+        """The precision and the pull of all sources together."""
+        width = self.process.focal.shared.shape[1]
+        precision, pull = np.eye(width), np.zeros(width)
+        for design, targets in self.whitened:
+            precision += design.T @ design
+            pull += design.T @ targets
+        return precision, pull
+
+    def oriented(self, prior: SharedPrior, rows: DomainRows) -> SharedPrior:
+        """The prior, or its reflection where that makes the rows of a domain clearly likelier."""
+        kernel = self.process.kernel
+        halves = prior.halves(rows.shared)
+        covariance = halves @ halves.T + kernel.own(rows.places, rows.places) + FREE
+        covariance[np.diag_indices(len(covariance))] += kernel.noise / rows.weight + rows.missing_shared(kernel)
+        common = rows.shared @ prior.mean
+        # The two likelihoods differ by the product of targets and prior mean alone.
+        solved = cho_solve(cho_factor(covariance, lower=True), common)
+        return prior.reversed() if 2.0 * float(rows.targets @ solved) < -REVERSED_EVIDENCE else prior
+
+    def task_fits(self, rows: DomainRows, tests: DomainRows, allowed: Floats) -> CandidateFits:
+        """The candidates for rows of any domain, with the allowed sources."""
+        prior = self.oriented(self.prior_without(allowed), rows)
+        return fit_candidates(self.process.kernel, self.candidates, prior, rows, tests)
+
+    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
+        """The candidates of the focal domain."""
+        focal, kernel = self.process.focal, self.process.kernel
+        prior = self.oriented(self.prior_without(allowed), focal)
+        fitted = fit_candidates(kernel, self.candidates, prior, focal, focal.part(slice(0, 0)))
+        heads = np.array([self._head(c, prior, solved) for c, solved in zip(self.candidates, fitted.solved)])
+        transfers = np.array([candidate.family == "shared" for candidate in self.candidates], dtype=np.float64)
+        weights = np.outer(transfers, self._source_weights(prior, allowed))
+        ridges = np.array([self._ridge(candidate) for candidate in self.candidates])
+        return Fits(Paths(heads, fitted.left_out, fitted.leverages), weights, ridges)
+
+    def _ridge(self, candidate: ProcessCandidate) -> float:
+        focal_only = candidate.family == "focal only"
+        return candidate.strength if focal_only else self.process.kernel.noise / candidate.strength
+
+    def _source_weights(self, prior: SharedPrior, allowed: Floats) -> Floats:
+        """Parts (N,) of the prior mean at the focal rows that come from each source; reflected ones have none."""
+        directions = cho_solve((prior.root, True), self.process.focal.shared.T)
+        reversed_prior = float(self._mean_product(prior, allowed)) < 0
+        signs = -self.process.signs if reversed_prior else self.process.signs
+        weights = np.array([float(np.mean((design @ directions) ** 2)) * len(design) for design, _ in self.whitened])
+        weights = weights * (allowed > 0) * (signs > 0)
+        return weights / weights.sum() if weights.sum() > 0 else weights
+
+    def _mean_product(self, prior: SharedPrior, allowed: Floats) -> float:
+        return float(prior.mean @ self.prior_without(allowed).mean) if self.n_sources else 0.0
+
+    def _head(self, candidate: ProcessCandidate, prior: SharedPrior, solved: Floats) -> Floats:
+        """Coefficients of all features, about their shift, and of the constant."""
+        process, focal = self.process, self.process.focal
+        kernel, own = process.kernel, focal.own
+        assert own is not None
+        pulled = focal.places.linear.T @ solved / kernel.width
+        if candidate.family == "focal only":
+            parts = [pulled, np.zeros(focal.shared.shape[1]), np.zeros(own.shape[1])]
+            return self._about(np.concatenate(parts), FREE * float(solved.sum()))
+        lines = candidate.strength * kernel.own_slopes * pulled
+        curves = candidate.strength * kernel.own_curve * (own.T @ solved)
+        shared, level = focal.shared.T @ solved, float(solved.sum())
+        level *= FREE if candidate.free_level else kernel.own_level
+        if candidate.family == "shared":
+            common = focal.shared @ prior.mean
+            middle = np.average(common, weights=focal.weight)
+            stretch = candidate.scale * float((common - middle) @ solved)
+            level -= stretch * middle
+            shared = cho_solve((prior.root, True), shared) + (1.0 + stretch) * prior.mean
+        return self._about(np.concatenate([lines, shared, curves]), level)
+
+    def _about(self, coefficients: Floats, constant: float) -> Floats:
+        offset = (self.process.level - self.target_shift) / self.process.unit
+        return np.append(coefficients, constant + float(coefficients @ self.shift) + offset)
+
+    def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
+        """The prior of one candidate, of the coefficients of features about their shift and of the constant."""
+        process, candidate = self.process, self.candidates[index]
+        kernel, width, landmarks = process.kernel, process.kernel.width, process.focal.shared.shape[1]
+        size = len(self.shift)
+        covariance = np.zeros((size + 1, size + 1))
+        mean = np.zeros(size)
+        lines, shared, curves = slice(0, width), slice(width, width + landmarks), slice(width + landmarks, size)
+        if candidate.family == "focal only":
+            covariance[lines, lines] = np.eye(width) / width
+            covariance[-1, -1] = FREE
+            return self._moved_prior(mean, covariance, candidate.strength)
+        covariance[lines, lines] = np.diag(candidate.strength * kernel.own_slopes / width)
+        covariance[curves, curves] = candidate.strength * kernel.own_curve * np.eye(size - width - landmarks)
+        covariance[-1, -1] = FREE if candidate.free_level else kernel.own_level
+        covariance[shared, shared] = np.eye(landmarks)
+        if candidate.family == "shared":
+            known = self.oriented(self.prior_without(allowed), process.focal)
+            covariance[shared, shared] = cho_solve((known.root, True), np.eye(landmarks))
+            mean[shared] = known.mean
+            if candidate.scale:
+                stretched = np.append(mean, -np.average(process.focal.shared @ known.mean, weights=process.focal.weight))
+                covariance += candidate.scale * np.outer(stretched, stretched)
+        return self._moved_prior(mean, covariance, kernel.noise)
+
+    def _moved_prior(self, mean: Floats, covariance: Floats, noise: float) -> Prior:
+        """The prior of coefficients about the shift, of which the constant takes up the difference."""
+        turn = np.eye(len(covariance))
+        turn[-1, :-1] = self.shift
+        return Prior(self._about(mean, 0.0), turn @ covariance @ turn.T, noise, 1.0, False)

@@ -1,0 +1,163 @@
+"""The choice for the focal domain of a process: validation tasks, the average, and what reports need of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixtune.arrays import Floats, Integers
+from mixtune.choice._average import Judgement, TaskErrors, average, mean_products
+from mixtune.choice._choose import Choice, Pool, joined_paths
+from mixtune.choice._maps import FeatureBlock, MapAverage
+from mixtune.choice._model_averaging import ValidationTask, mix
+from mixtune.choice._process import CandidateFits, DomainRows, Process, ProcessFamily
+from mixtune.moments import Sample
+
+#: Validation tasks, with few focal rows and with many; and of one source, at most, with other rows each time.
+FEW_TASKS, MANY_TASKS, TASKS_PER_SOURCE = 12, 6, 2
+#: Up to this many focal rows are few; beyond the second number, left-out rows say all.
+FEW_ROWS, VALIDATED_ROWS = 100, 1000
+#: Most rows to test a task on; and fewest rows to spare for it.
+TEST_ROWS, LEAST_TESTS = 300, 8
+#: Fewest sources for cross-domain validation: with two, each has one other to learn from.
+VALIDATED_SOURCES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A source in the focal role: rows to learn from, rows to test on, and what the candidates make of them."""
+
+    source: int
+    rows: DomainRows
+    tests: DomainRows
+    fits: CandidateFits
+
+    @property
+    def residuals(self) -> Floats:
+        """Residuals of the test rows; where no rows could be spared, those of left-out rows."""
+        return self.tests.targets - self.fits.predictions if len(self.tests.targets) else self.fits.left_out
+
+    @property
+    def tested(self) -> DomainRows:
+        """The rows that residuals are of."""
+        return self.tests if len(self.tests.targets) else self.rows
+
+    def errors(self) -> TaskErrors:
+        """What the average needs."""
+        left_out = mean_products(self.fits.left_out, self.rows.weight)
+        return TaskErrors(mean_products(self.residuals, self.tested.weight), np.diagonal(left_out))
+
+    def validation(self, alone: int) -> ValidationTask:
+        """The task for reports; ``alone`` is the candidate of own rows alone."""
+        tested = self.tested
+        return ValidationTask(
+            self.source,
+            self.residuals,
+            tested.weight,
+            self.fits.left_out,
+            alone,
+            left_out_weight=self.rows.weight,
+            targets=tested.targets,
+        )
+
+
+def choose_process(
+    process: Process, focal: Sample, *, shift: Floats, target_shift: float, seed: int = 0
+) -> MapAverage:
+    """Average the candidates of a process for its focal domain.
+
+    Parameters
+    ----------
+    process : Process
+    focal : Sample
+        The focal domain in the features of the process, less ``shift``, with targets less ``target_shift``.
+    seed : int
+        Of the draw of validation tasks.
+    """
+    family = ProcessFamily(process, shift, target_shift)
+    task = focal.divided(process.unit)
+    allowed = np.ones(family.n_sources)
+    fits = family.fits(task, allowed)
+    paths = fits.paths
+    weight = process.focal.weight
+    tasks = _validated(family, seed)
+    own = np.array([label[0] != "shared" for label in family.labels])
+    products = mean_products(paths.left_out, weight)
+    rows = float(weight.sum())
+    shares = average(Judgement([task.errors() for task in tasks], products, rows, own))
+    alone = _best_alone(family, np.diagonal(products))
+    focal_shares = np.eye(len(shares))[alone]
+    top = int(np.argmax(shares))
+    left_out, focal_left_out = mix(shares, paths.left_out), mix(focal_shares, paths.left_out)
+    unit = process.unit
+    validation = [task.validation(_best_alone(family, task.errors().left_out)) for task in tasks]
+    choice = Choice(
+        head=shares @ paths.heads * unit,
+        labels=family.labels,
+        shares=shares,
+        errors=np.average(paths.left_out**2, axis=1, weights=weight) * unit**2,
+        ridges=fits.ridges,
+        task_errors=np.array([task.errors for task in validation]).reshape(len(tasks), len(shares)),
+        weights=fits.weights,
+        own=np.average(paths.leverages, axis=1, weights=weight),
+        left_out=left_out * unit,
+        judged_left_out=left_out * unit,
+        spreads=1.0 / (1.0 - paths.leverages[top]),
+        top=top,
+        focal_left_out=focal_left_out * unit,
+        focal_judged_left_out=focal_left_out * unit,
+        focal_head=focal_shares @ paths.heads * unit,
+        focal_shares=focal_shares,
+        tasks=[task.averaged(shares) for task in validation],
+        size=unit,
+        task=task,
+        focal=focal,
+        pool=Pool((family,), focal.columns),
+        allowed=allowed,
+    )
+    width = len(shift)
+    return MapAverage([choice], (FeatureBlock("kernel", np.arange(width)),), width)
+
+
+def _best_alone(family: ProcessFamily, errors: Floats) -> int:
+    """The candidate of own rows alone with the smallest error; of kernels that the sources taught, none."""
+    alone = np.array([label[0].startswith("focal only") for label in family.labels])
+    return int(np.argmin(np.where(alone, errors, np.inf)))
+
+
+def _validated(family: ProcessFamily, seed: int) -> list[_Task]:
+    """Tasks of sources that have rows to spare, or about as many as the focal domain."""
+    sources, rows = family.process.sources, len(family.process.focal.targets)
+    if len(sources) < VALIDATED_SOURCES or rows > VALIDATED_ROWS:
+        return []
+    sizes = np.array([len(source.targets) for source in sources])
+    able = np.flatnonzero(sizes >= rows + max(LEAST_TESTS, rows // 4))
+    spare = len(able) >= 2
+    if not spare:
+        able = np.flatnonzero(sizes >= max(rows / 2, LEAST_TESTS))
+    if len(able) < 2:
+        return []
+    rng = np.random.default_rng([seed, len(sources)])
+    most = FEW_TASKS if rows <= FEW_ROWS else MANY_TASKS
+    # Sources are in the order of their content here, as are their rows.
+    drawn = rng.permutation(_content_order(sources, able))[:most]
+    turns = min(most // len(drawn), TASKS_PER_SOURCE) if spare else 1
+    return [_task(family, int(k), rows, spare, rng) for _ in range(turns) for k in drawn]
+
+
+def _content_order(sources: Sequence[DomainRows], able: Integers) -> Integers:
+    """The sources at these places, in an order that follows from their rows."""
+    keys = [(len(sources[k].targets), round(float(sources[k].targets.sum()), 6)) for k in able]
+    return able[np.array(sorted(range(len(able)), key=lambda place: keys[place]))]
+
+
+def _task(family: ProcessFamily, source: int, rows: int, spare: bool, rng: np.random.Generator) -> _Task:
+    domain = family.process.sources[source]
+    order = rng.permutation(len(domain.targets))
+    learning = domain.part(order[:rows])
+    tests = domain.part(order[rows : rows + TEST_ROWS] if spare else order[:0])
+    allowed = np.ones(family.n_sources)
+    allowed[source] = 0.0
+    return _Task(source, learning, tests, family.task_fits(learning, tests, allowed))
