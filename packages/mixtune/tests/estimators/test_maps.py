@@ -15,7 +15,6 @@ from mixtune.estimators import (
     LocalRegressor,
     RegretOptimalClassifierCV,
     RegretOptimalRegressorCV,
-    left_out_rows,
     load,
 )
 from mixtune.features import Trees
@@ -56,7 +55,7 @@ def test_curves_cannot_be_exported_and_the_error_says_what_to_do(fitted, tmp_pat
     classes = {name: (U, v > np.median(v)) for name, (U, v) in sources.items()}
     classifier = RegretOptimalClassifierCV().fit(X, y > np.median(y), sources=classes)
     for model in (fitted, load(tmp_path / "a.mixtune"), classifier):
-        with pytest.raises(ParameterError, match=r"to_onnx cannot write the splines.*fit it with feature_map=None"):
+        with pytest.raises(ParameterError, match=r"to_onnx cannot write the kernels.*feature_map=None"):
             model.to_onnx(tmp_path / "a.onnx")
     assert not (tmp_path / "a.onnx").exists()
 
@@ -84,19 +83,26 @@ def test_curves_are_found_and_lines_are_not_harmed(flipped):
     y = X @ [1.0, 0.1, 2.0] + 0.5 * rng.standard_normal(len(X))
     test = test[0], test[0] @ [1.0, 0.1, 2.0]
     # The noise has a standard deviation of 0.5.
-    assert error(auto().fit(X, y, sources=straight), test) < 0.1
+    assert error(auto().fit(X, y, sources=straight), test) < 0.15
 
 
 def test_what_was_averaged_is_visible(fitted):
-    assert {each.name for each in fitted.maps_} == {"inputs", "Fourier", "learned"}
-    assert sum(each.share for each in fitted.maps_) == pytest.approx(1.0)
-    assert [each.share for each in fitted.maps_] == sorted((each.share for each in fitted.maps_), reverse=True)
-    assert {each.settings["map"] for each in fitted.candidates_} <= {each.name for each in fitted.maps_}
-    assert min(each.validation_error for each in fitted.maps_) >= 1.0
-    widths = {each.name: each.n_features for each in fitted.maps_}
-    assert widths == {"inputs": 3, "Fourier": 103, "learned": 14}
-    assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == 3 + 12 + 100 + 2
+    assert [(each.name, each.share) for each in fitted.maps_] == [("kernel", pytest.approx(1.0))]
+    assert sum(each.share for each in fitted.candidates_) == pytest.approx(1.0, abs=1e-3)
+    assert {each.family for each in fitted.candidates_} <= {"shared", "own curves", "focal only"}
+    assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == fitted.maps_[0].n_features
     assert fitted.feature_map == "auto"
+
+
+def test_several_classes_have_several_maps():
+    X, y, sources, _ = problem(n=40)
+    classes = {name: (U, v > np.median(v)) for name, (U, v) in sources.items()}
+    model = RegretOptimalClassifierCV().fit(X, y > np.median(y), sources=classes)
+    shares = [each.share for each in model.maps_]
+    assert {each.name for each in model.maps_} == {"inputs", "Fourier", "learned"}
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares == sorted(shares, reverse=True)
+    assert {each.name: each.n_features for each in model.maps_} == {"inputs": 3, "Fourier": 103, "learned": 14}
 
 
 def targets_of(function, sources=6, rows=100, n=30, seed=0):
@@ -107,31 +113,11 @@ def targets_of(function, sources=6, rows=100, n=30, seed=0):
     return X[0], y[0], {f"s{i}": pair for i, pair in enumerate(zip(X[1:], y[1:]))}
 
 
-def test_fourier_features_are_tried_where_columns_act_together():
-    X, y, sources = targets_of(lambda a, b: 2 * a * b)
-    assert {each.name for each in auto().fit(X, y, sources=sources).maps_} == {"inputs", "Fourier", "learned"}
-    X, y, sources = targets_of(lambda a, b: a**2 + b)
-    assert {each.name for each in auto().fit(X, y, sources=sources).maps_} == {"inputs", "splines", "learned"}
-
-
 def test_fourier_features_are_always_tried_for_classes():
     X, y, sources = targets_of(lambda a, b: a**2 + b)
     cut = {name: (U, v > 1.0) for name, (U, v) in sources.items()}
     model = RegretOptimalClassifierCV().fit(X, y > 1.0, sources=cut)
     assert {each.name for each in model.maps_} == {"inputs", "Fourier", "learned"}
-
-
-def test_own_rows_alone_have_curves_too():
-    """Where Fourier features are not tried, splines of the focal rows are what transfer is compared with."""
-    X, y, sources = targets_of(lambda a, b: 0.5 * a**2 + 0.2 * b, n=200)
-    model = auto().fit(X, y, sources=sources)
-    own = [each for each in model.candidates_ if each.settings["map"] == "splines"]
-    assert {each.family for each in own} == {"focal only"}
-    linear = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
-    curved, straight = (left_out_rows(each).measures()["own rows alone"].rmse for each in (model, linear))
-    assert curved < 0.5 * straight
-    # 200 rows of their own are nearly as good as all; compared with lines, transfer would gain most of the error.
-    assert model.transfer_gain_.reduction < 0.2
 
 
 def test_trees_are_those_of_scikit_learn():
@@ -228,31 +214,26 @@ def test_rows_added_and_sources_forgotten():
     )
 
 
-@pytest.mark.parametrize(("count", "names"), [(0, 3), (2, 3), (3, 3), (4, 3)])
-def test_columns_are_learned_from_several_sources(count, names):
-    X, y, sources, (new, _) = problem(sources=count)
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_few_sources_and_none(count):
+    X, y, sources, test = problem(sources=count, n=40)
     model = auto().fit(X, y, sources=sources)
-    assert len(model.maps_) == names
-    assert ("learned" in {each.name for each in model.maps_}) == (count >= SETTINGS.learned_sources)
-    assert np.all(np.isfinite(model.predict(new)))
+    assert error(model, test) < error(RegretOptimalRegressorCV(None).fit(X, y, sources=sources), test)
+    assert "shared" in {each.family for each in model.candidates_} or count == 0
 
 
-def test_many_focal_rows_have_trees_of_their_own(tmp_path):
-    """Steps that no source knows are found."""
+def test_saved_trees_of_a_classifier(tmp_path):
+    """Steps that no source knows are found by trees of the focal rows."""
     rng = np.random.default_rng(0)
     X, new = rng.standard_normal((SETTINGS.own_rows, 3)), rng.standard_normal((500, 3))
-    steps = lambda U: 2.0 * (U[:, 0] * U[:, 1] > 0)  # noqa: E731
-    y = steps(X) + 0.2 * rng.standard_normal(len(X))
-    sources = {f"s{k}": (U := rng.standard_normal((60, 3)), U[:, 2]) for k in range(3)}
-    model = auto().fit(X, y, sources=sources)
-    fewer = auto().fit(X[:-1], y[:-1], sources=sources)
+    steps = lambda U: U[:, 0] * U[:, 1] > 0  # noqa: E731
+    sources = {f"s{k}": (U := rng.standard_normal((60, 3)), U[:, 2] > 0) for k in range(3)}
+    model = RegretOptimalClassifierCV().fit(X, steps(X), sources=sources)
+    fewer = RegretOptimalClassifierCV().fit(X[:-1], steps(X[:-1]), sources=sources)
+    assert "boosted" in {each.name for each in model.maps_}
     assert "boosted" not in {each.name for each in fewer.maps_}
-    assert error(model, (new, steps(new))) < 0.7 * error(fewer, (new, steps(new)))
     again = load(model.save(tmp_path / "a.mixtune"))
-    np.testing.assert_array_equal(again.predict(new), model.predict(new))
-    order = rng.permutation(len(X))
-    moved = auto().fit(X[order], y[order], sources=sources)
-    np.testing.assert_allclose(moved.predict(new), model.predict(new), rtol=0, atol=1e-7)
+    np.testing.assert_array_equal(again.predict_proba(new), model.predict_proba(new))
 
 
 def test_very_wide_tables_stay_linear_and_say_so():

@@ -1,5 +1,6 @@
 """Choosing for the user: leave-one-out on the focal domain, candidates learned from the sources, their average."""
 
+from mixtune.choice._average import Judgement, TaskErrors, average, least_error, mean_products
 from mixtune.choice._choose import (
     Choice,
     Plan,
@@ -25,11 +26,12 @@ from mixtune.choice._compare import (
 )
 from mixtune.choice._every_domain import choose_every
 from mixtune.choice._families import Prior
+from mixtune.choice._kernel_evidence import MarginalLikelihood
 from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattered
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
-from mixtune.choice._process import Process, learn_process
+from mixtune.choice._process import Process, ProcessFamily, fit_candidates, learn_process
 from mixtune.choice._process_choice import choose_process
 from mixtune.choice._remote import RemoteTasks
 from mixtune.choice._runs import choose_runs
@@ -42,7 +44,8 @@ __all__ += ["SETTINGS", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock"
 __all__ += ["Prior", "Sample", "SummedTask", "TransferGain", "choose"]
 __all__ += ["by_content", "choose_maps", "choose_runs", "compare", "content_order", "joint_error", "joint_left_out"]
 __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns", "learn_own_column", "learn_population"]
-__all__ += ["Process", "choose_process", "learn_process"]
+__all__ += ["Judgement", "TaskErrors", "average", "least_error", "mean_products"]
+__all__ += ["MarginalLikelihood", "Process", "ProcessFamily", "choose_process", "fit_candidates", "learn_process"]
 __all__ += ["loo_ridge", "mean_left_out", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]
 __all__ += ["transfer_gain", "tree_threads"]

@@ -77,8 +77,8 @@ def average(judgement: Judgement) -> Floats:
     Examples
     --------
     >>> products = np.diag([1.0, 1.0, 9.0])
-    >>> shares = average(Judgement([TaskErrors(products, np.diagonal(products))], products, 50.0, np.array([0, 0, 1]) > 0))
-    >>> shares.round(2)
+    >>> task = TaskErrors(products, np.diagonal(products))
+    >>> average(Judgement([task], products, rows=50.0, own=np.array([False, False, True]))).round(2)
     array([0.47, 0.47, 0.05])
     """
     focal = _relative(judgement.products)

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_triangular
 
 from mixtune.arrays import Floats, Integers
 from mixtune.choice._choose import by_content, content_order
@@ -89,8 +89,9 @@ class Process:
     features : KernelFeatures
     focal : DomainRows
     sources : tuple of DomainRows
-    orders : tuple of arrays
-        Of the rows of each source, by content.
+        Their rows are in random order.
+    order : array (N,)
+        The sources in an order that follows from their content.
     signs : array (N,)
         -1 for sources that were reflected.
     level, unit : float
@@ -100,6 +101,7 @@ class Process:
     features: KernelFeatures
     focal: DomainRows
     sources: tuple[DomainRows, ...]
+    order: Integers
     signs: Floats
     level: float
     unit: float
@@ -113,33 +115,32 @@ class Process:
 def learn_process(domains: Sequence[Rows], *, seed: int) -> Process:
     """The process of the focal domain, which is the first, and its sources."""
     rng = np.random.default_rng(seed)
-    X = np.concatenate([rows.X for rows in domains])
-    units = InputUnits.of(X)
-    ordered = [rows.part(by_content(rows.scaled(lambda X: units(X).curved))) for rows in domains[1:]]
-    drawn = [_drawn(rows, rng, sum(len(each.y) for each in ordered)) for rows in ordered]
-    focal, sources = domains[0], drawn
+    units = InputUnits.of(np.concatenate([rows.X for rows in domains]))
+    # What is drawn, and the order of all sums, follows from content: neither rows nor sources have an order.
+    order = content_order([rows.scaled(lambda X: units(X).curved) for rows in domains[1:]])
+    sources = [_drawn(domains[1 + k], units, sum(len(rows.y) for rows in domains[1:]), rng) for k in order]
+    focal = domains[0]
     targets, signs = _aligned(focal, sources, units)
-    level = float(np.median([np.average(y, weights=rows.weight) for y, rows in zip(targets, [focal, *sources])]))
+    parts = [focal, *sources]
+    level = float(np.median([np.average(y, weights=rows.weight) for y, rows in zip(targets, parts)]))
     unit = _typical_deviation(targets)
     targets = [(y - level) / unit for y in targets]
-    places = [units(rows.X) for rows in (focal, *sources)]
-    order = 1 + content_order([rows.scaled(lambda X: units(X).curved) for rows in sources]) if sources else []
+    places = [units(rows.X) for rows in parts]
     first = by_content(Rows(places[0].curved, targets[0], focal.sample_weight))
-    kernel = _learned_kernel(places, targets, first, np.asarray(order, dtype=np.int64), rng)
-    inputs = [focal.X[first], *(sources[k - 1].X for k in order)]
+    kernel = _learned_kernel(places, targets, first, rng)
+    inputs = [focal.X[first], *(rows.X for rows in sources)]
     features = KernelFeatures(units, kernel, _landmarks(inputs, rng), _own_landmarks(inputs[0], rng))
-    made = [
-        DomainRows(place, features.shared(place), y, rows.weight)
-        for place, y, rows in zip(places, targets, (focal, *sources))
-    ]
+    made = [DomainRows(place, features.shared(place), y, rows.weight) for place, y, rows in zip(places, targets, parts)]
     focal_rows = replace(made[0], own=features.own(places[0]))
-    return Process(features, focal_rows, tuple(made[1:]), signs, level, unit)
+    back = np.argsort(order)
+    return Process(features, focal_rows, tuple(made[1 + k] for k in back), order, signs[back], level, unit)
 
 
-def _drawn(rows: Rows, rng: np.random.Generator, total: int) -> Rows:
+def _drawn(rows: Rows, units: InputUnits, total: int, rng: np.random.Generator) -> Rows:
     """Rows of a source in random order: all, or its part of the most that all sources have."""
     most = max(int(ALL_SOURCE_ROWS * len(rows.y) / max(total, 1)), SOURCE_ROWS)
-    return rows.part(rng.permutation(len(rows.y))[:most])
+    ordered = by_content(rows.scaled(lambda X: units(X).curved))
+    return rows.part(ordered[rng.permutation(len(rows.y))[:most]])
 
 
 def _typical_deviation(targets: Sequence[Floats]) -> float:
@@ -198,17 +199,16 @@ def _signs(sources: Sequence[Rows], units: InputUnits) -> Floats:
 
 
 def _learned_kernel(
-    places: Sequence[Coordinates],
-    targets: Sequence[Floats],
-    first: Integers,
-    order: Integers,
-    rng: np.random.Generator,
+    places: Sequence[Coordinates], targets: Sequence[Floats], first: Integers, rng: np.random.Generator
 ) -> DomainKernel:
-    """The kernel by the marginal likelihood of focal rows, and of blocks of rows of some sources."""
+    """The kernel by the marginal likelihood of focal rows, and of blocks of rows of some sources.
+
+    ``first`` are the places of the focal rows in an order that follows from their content.
+    """
     chosen = [(0, rng.permutation(first)[: int(KERNEL_ROWS * FOCAL_PART)])]
-    for k in rng.permutation(order):
+    for k in 1 + rng.permutation(len(targets) - 1):
         free = KERNEL_ROWS - sum(len(index) for _, index in chosen)
-        chosen.append((int(k), rng.permutation(len(targets[k]))[: min(SOURCE_ROWS, free)]))
+        chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS, free)]))
     rows = Coordinates(*(np.concatenate([places[k][axis][index] for k, index in chosen]) for axis in (0, 1)))
     values = np.concatenate([_common_scale(targets[k])[index] for k, index in chosen])
     return learn_kernel(rows, values, np.repeat([k for k, _ in chosen], [len(index) for _, index in chosen]))
@@ -362,13 +362,21 @@ def fit_candidates(
             noise = kernel.noise / rows.weight + missing + candidate.strength * missing_own
         system = covariance[:count].copy()
         system[np.diag_indices(count)] += noise
-        factor = cho_factor(system, lower=True)
-        precision = np.diagonal(cho_solve(factor, np.eye(count)))
-        solved = cho_solve(factor, rows.targets - mean[:count])
+        inverse = inverted(system)
+        precision = np.diagonal(inverse)
+        solved = blas.dsymv(1.0, inverse, rows.targets - mean[:count], lower=1)
         predictions = mean[count:] + covariance[count:] @ solved
         leverages = np.clip(1.0 - noise * precision, 0.0, 1.0 - 1e-12)
         parts.append((solved, solved / precision, leverages, predictions))
     return CandidateFits(*(np.array(values) for values in zip(*parts)))
+
+
+def inverted(covariance: Floats) -> Floats:
+    """The inverse of a positive definite matrix, of which only the lower half is set."""
+    root, failed = lapack.dpotrf(covariance, lower=True)
+    if failed:
+        raise np.linalg.LinAlgError(f"leading minor {failed} of a covariance is not positive")
+    return np.asarray(lapack.dpotri(root, lower=True)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -522,7 +530,8 @@ class ProcessFamily:
             covariance[shared, shared] = cho_solve((known.root, True), np.eye(landmarks))
             mean[shared] = known.mean
             if candidate.scale:
-                stretched = np.append(mean, -np.average(process.focal.shared @ known.mean, weights=process.focal.weight))
+                middle = np.average(process.focal.shared @ known.mean, weights=process.focal.weight)
+                stretched = np.append(mean, -middle)
                 covariance += candidate.scale * np.outer(stretched, stretched)
         return self._moved_prior(mean, covariance, kernel.noise)
 

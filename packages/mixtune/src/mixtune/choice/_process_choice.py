@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mixtune.arrays import Floats, Integers
+from mixtune.arrays import Floats
 from mixtune.choice._average import Judgement, TaskErrors, average, mean_products
-from mixtune.choice._choose import Choice, Pool, joined_paths
+from mixtune.choice._choose import Choice, Pool
 from mixtune.choice._maps import FeatureBlock, MapAverage
 from mixtune.choice._model_averaging import ValidationTask, mix
 from mixtune.choice._process import CandidateFits, DomainRows, Process, ProcessFamily
@@ -64,7 +63,14 @@ class _Task:
 
 
 def choose_process(
-    process: Process, focal: Sample, *, shift: Floats, target_shift: float, seed: int = 0
+    process: Process,
+    focal: Sample,
+    block: FeatureBlock,
+    width: int,
+    *,
+    shift: Floats,
+    target_shift: float,
+    seed: int = 0,
 ) -> MapAverage:
     """Average the candidates of a process for its focal domain.
 
@@ -73,6 +79,8 @@ def choose_process(
     process : Process
     focal : Sample
         The focal domain in the features of the process, less ``shift``, with targets less ``target_shift``.
+    block : FeatureBlock
+        The places of these features among all features of the estimator, of which there are ``width``.
     seed : int
         Of the draw of validation tasks.
     """
@@ -117,8 +125,7 @@ def choose_process(
         pool=Pool((family,), focal.columns),
         allowed=allowed,
     )
-    width = len(shift)
-    return MapAverage([choice], (FeatureBlock("kernel", np.arange(width)),), width)
+    return MapAverage([choice], (block,), width)
 
 
 def _best_alone(family: ProcessFamily, errors: Floats) -> int:
@@ -141,16 +148,10 @@ def _validated(family: ProcessFamily, seed: int) -> list[_Task]:
         return []
     rng = np.random.default_rng([seed, len(sources)])
     most = FEW_TASKS if rows <= FEW_ROWS else MANY_TASKS
-    # Sources are in the order of their content here, as are their rows.
-    drawn = rng.permutation(_content_order(sources, able))[:most]
+    ordered = family.process.order
+    drawn = rng.permutation(ordered[np.isin(ordered, able)])[:most]
     turns = min(most // len(drawn), TASKS_PER_SOURCE) if spare else 1
     return [_task(family, int(k), rows, spare, rng) for _ in range(turns) for k in drawn]
-
-
-def _content_order(sources: Sequence[DomainRows], able: Integers) -> Integers:
-    """The sources at these places, in an order that follows from their rows."""
-    keys = [(len(sources[k].targets), round(float(sources[k].targets.sum()), 6)) for k in able]
-    return able[np.array(sorted(range(len(able)), key=lambda place: keys[place]))]
 
 
 def _task(family: ProcessFamily, source: int, rows: int, spare: bool, rng: np.random.Generator) -> _Task:

@@ -61,7 +61,7 @@ from mixtune.estimators._inputs import (
     map_after_encoding,
     read_sources,
 )
-from mixtune.estimators._maps import Maps, input_range, made_maps, process_map
+from mixtune.estimators._maps import Maps, input_range, made_maps, process_maps
 from mixtune.estimators._saving import savable
 from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
@@ -343,11 +343,16 @@ class TunedRegressorSettings(TunedSettings):
 class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegressor):
     """Transfer learning without settings: weights, metric and effective ridge are chosen from the data.
 
-    The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
-    the sources, that is, the regret-optimal fine-tuning of a pre-trained model at one effective ridge. The weights of
-    the average come from cross-domain validation, in which each source takes the focal role in turn, and from
-    leave-one-out on the focal rows. The fit to the focal rows alone is always a candidate. Without sources this is
-    ridge regression averaged over ridges.
+    By default the prediction averages candidates of one Gaussian process over all domains: a shared function, whose
+    kernel the rows of all domains teach, and deviations of every domain from it. Candidates differ in how much the
+    focal domain may deviate, whether its level and its scale are its own, and whether the sources count at all. Each is
+    a ridge fit to the focal rows around a prior learned from the sources, that is, the regret-optimal fine-tuning of a
+    pre-trained model at one effective ridge. The shares of the average come from cross-domain validation, in which each
+    source takes the focal role in turn, and from leave-one-out on the focal rows, which decides where the focal domain
+    is unlike the sources. Fits to the focal rows alone are always among the candidates.
+
+    With ``feature_map=None``, more than 60 columns, more than 1,500 focal rows, targets of two values, or streamed
+    sources, the candidates are ridge fits in the features of frozen maps instead.
 
     Streamed sources enter by the moments of all their rows. Cross-domain validation, and maps that are made from the
     rows, use a sample of them (``StreamedSources(sample_rows=...)``). Where the sums exceed the memory limit of the
@@ -356,11 +361,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     Parameters
     ----------
     feature_map : FeatureMap, "auto" or None
-        phi. By default the model averages over maps made from the rows: the inputs themselves, splines of every column
-        with two columns learned from the sources, and random Fourier features where columns act together; with 150
-        focal rows or more also boosted trees fitted to these rows, where they tell more about them than the learned
-        columns do (:attr:`maps_`). With None the model is linear in the inputs; a map that is passed is used without
-        change.
+        phi. By default features of the kernel that all domains teach are made from the rows; where these are too many
+        or too wide, the model averages over several maps: the inputs themselves, splines of every column with columns
+        learned from the sources, and random Fourier features (:attr:`maps_`). With None the model is linear in the
+        inputs; a map that is passed is used without change.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
@@ -436,7 +440,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     >>> X, y = draw(12, 2.0)
     >>> model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
     >>> weights = model.weights_.as_dict()
-    >>> bool(abs(model.coef_[0] - 2.0) < 0.3), weights["reversed"] < min(weights["a"], weights["b"], weights["c"])
+    >>> low, high = model.predict([[0.0], [1.0]])
+    >>> bool(abs(high - low - 2.0) < 0.3), weights["reversed"] < min(weights["a"], weights["b"], weights["c"])
     (True, True)
     """
 
@@ -627,7 +632,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
         features = there = super()._make_features()
         whole = sums is None and (sources is None or not sources.streams)
-        maps = process_map(rows, self) if whole and not plain else None
+        maps = process_maps(rows, self) if whole and not plain else None
         maps = made_maps(rows, self, plain=plain) if maps is None else maps
         if maps is not None:
             features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
@@ -635,15 +640,15 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             streams = [stream.coded(LogTargets()) for stream in sources.streams] if log else sources.streams
             sums = fits.StreamSums.of(streams, rows[self.focal_name], there)
         # Features of a process are in units of their own.
-        standardise = self.standardise and (maps is None or maps.process is None)
+        standardise = self.standardise and (maps is None or not maps.processes)
         options: dict[str, Any] = {"standardise": standardise, "fit_intercept": self.fit_intercept}
         return fits.prepare(rows, features, **options, mapped=None if maps is None else maps.mapped, sums=sums), maps
 
     def _solve(self, prepared: fits.Prepared, maps: Maps | None = None, *, log: bool = False) -> fits.Solved:
         # Maps that were made from the rows clip their inputs themselves.
         blocks, clamp = (None, self.clamp) if maps is None else (maps.blocks, False)
-        process = None if maps is None else maps.process
-        return tuned_fit(prepared, blocks, process, seed=self.seed, device=self.device, clamp=clamp, log=log)
+        processes = () if maps is None else maps.processes
+        return tuned_fit(prepared, blocks, processes, seed=self.seed, device=self.device, clamp=clamp, log=log)
 
     @property
     def target_scale_(self) -> str:
@@ -748,7 +753,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
 def tuned_fit(
     prepared: fits.Prepared,
     blocks: Sequence[FeatureBlock] | None = None,
-    process: Process | None = None,
+    processes: Sequence[Process] = (),
     *,
     seed: int,
     device: str = "cpu",
@@ -764,7 +769,7 @@ def tuned_fit(
     there = torch_device(device)
     state = fits.State.of(prepared, there)
     notes = _row_notes(prepared, state)
-    if blocks is None or (len(blocks) == 1 and process is None):
+    if blocks is None or (len(blocks) == 1 and not processes):
         with factorised_on(there):
             basis, wide = fits.principal_basis(prepared, state, seed)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
@@ -785,9 +790,13 @@ def tuned_fit(
     logs = prepared.inputs[0].targets[:, 0] if log else None
     scale = LogScale.near([rows.targets for rows in prepared.inputs]) if log else None
     with factorised_on(there):
-        if process is not None:
-            about = {"shift": prepared.scaling.shift, "target_shift": float(np.reshape(prepared.scaling.target_shift, -1)[0])}
-            choices = [choose_process(process, samples[0][0][0], **about, seed=seed)]
+        if processes:
+            levels = np.reshape(prepared.scaling.target_shift, -1)
+            shifts = [prepared.scaling.shift[block.places] for block in blocks]
+            choices = [
+                choose_process(process, own[0][0], block, width, shift=shift, target_shift=float(level), seed=seed)
+                for process, own, block, shift, level in zip(processes, samples, blocks, shifts, levels)
+            ]
         else:
             choices = [
                 choose_maps(own, [blocks[place] for place in used], width, seed=seed)

@@ -59,7 +59,7 @@ class Maps:
     mapped: tuple[Rows, ...]
     notes: tuple[str, ...]
     folds: Integers
-    process: Process | None = None
+    processes: tuple[Process, ...] = ()
 
     def by_domain(self, names: Iterable[str]) -> FoldedMap:
         """The map for further rows of the domains, which have these names."""
@@ -140,7 +140,7 @@ def made_maps(rows: Mapping[str, Rows], settings: Any, **options: bool) -> Maps 
 PROCESS_INPUTS, PROCESS_ROWS, PROCESS_SOURCES = 60, 1500, 512
 
 
-def process_map(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
+def process_maps(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
     """The features of a Gaussian process over all domains, the focal one first; None where it would cost too much."""
     parts = list(rows.values())
     focal = parts[0]
@@ -148,19 +148,30 @@ def process_map(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
         focal.X.shape[1] <= PROCESS_INPUTS
         and len(focal.y) <= PROCESS_ROWS
         and len(parts) <= 1 + PROCESS_SOURCES
-        and focal.targets.shape[1] == 1
+        and focal.targets.shape[1] <= SETTINGS.learned_outputs
     )
     if not (is_auto(settings.feature_map) and settings.fit_intercept and small):
         return None
+    # Of classes, squared errors say little: probabilities are better from the other maps.
+    if len(parts) > 1 and all(len(np.unique(part.y)) <= 2 for part in parts):
+        return None
     _units(parts)
-    single = [replace(part, y=part.targets[:, 0]) for part in parts]
-    process = learn_process(single, seed=settings.seed)
-    feature_map: FeatureMap = process.features
+    outputs = range(focal.targets.shape[1])
+    processes = tuple(
+        learn_process([replace(part, y=part.targets[:, output]) for part in parts], seed=settings.seed)
+        for output in outputs
+    )
+    maps = [process.features for process in processes]
+    feature_map: FeatureMap = Concatenate(maps) if len(maps) > 1 else maps[0]
     if settings.clamp and len(parts) > 1:
         feature_map = Clipped(feature_map, *feature_range(tuple(parts)))
-    mapped = tuple(Rows(feature_map.transform(part.X), part.y, part.sample_weight) for part in parts)
-    block = FeatureBlock("kernel", np.arange(feature_map.n_features_out))
-    return Maps(feature_map, (block,), mapped, (), np.full(len(parts), -1), process)
+    mapped = tuple(Rows(np.asarray(feature_map.transform(part.X)), part.y, part.sample_weight) for part in parts)
+    ends = np.cumsum([each.n_features_out for each in maps])
+    blocks = tuple(
+        FeatureBlock("kernel", np.arange(end - each.n_features_out, end), output=output)
+        for output, each, end in zip(outputs, maps, ends)
+    )
+    return Maps(feature_map, blocks, mapped, (), np.full(len(parts), -1), processes)
 
 
 def _units(parts: Sequence[Rows]) -> Scaling:
@@ -272,10 +283,10 @@ def features_by_fold(feature_map: Any, X: Floats, folds: Integers) -> Floats:
 
 def input_range(feature_map: Any) -> tuple[Any, Any]:
     """The range to which a made map clips inputs, for graphs without a map; None without clipping."""
-    inputs, *others = feature_map.maps
+    inputs, *others = feature_map.maps if isinstance(feature_map, Concatenate) else (feature_map, feature_map)
     if others:
         raise ParameterError(
-            "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
+            "to_onnx cannot write the kernels, splines, Fourier features and trees of feature_map_; "
             "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
         )
     return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mixtune._registry import check_array, register
-from mixtune.arrays import Array, Floats
+from mixtune.arrays import Array, Floats, one_thread_for
 from mixtune.errors import DataError
 from mixtune.features._base import through_numpy
 
@@ -67,8 +67,7 @@ class InputUnits:
         deviation = np.where(deviation > 0, deviation, 1.0)
         # From above and from below, so that columns of the opposite sign have the same units.
         low, median, high = (
-            (np.quantile(X, level, axis=0) - np.quantile(-X, 1 - level, axis=0)) / 2
-            for level in (0.25, 0.5, 0.75)
+            (np.quantile(X, level, axis=0) - np.quantile(-X, 1 - level, axis=0)) / 2 for level in (0.25, 0.5, 0.75)
         )
         spread = (high - low) / NORMAL_RANGE
         varies = spread > 0
@@ -196,7 +195,9 @@ class KernelFeatures:
     def _roots(self) -> tuple[Floats, Floats]:
         """Lower roots of the landmarks' covariances."""
         places, own = self.units(self.landmarks), self.units(self.own_landmarks)
-        return _lower_root(self.kernel.shared(places, places)), _lower_root(self.kernel.own_curves(own, own))
+        # With another number of threads, the last digits would be others after loading.
+        with one_thread_for(0):
+            return _lower_root(self.kernel.shared(places, places)), _lower_root(self.kernel.own_curves(own, own))
 
     def shared(self, rows: Coordinates) -> Floats:
         """Features (n, M) of the shared function."""
@@ -237,8 +238,8 @@ def _write(features: KernelFeatures, _: Any) -> tuple[dict[str, Any], dict[str, 
 def _read(settings: Any, arrays: dict[str, Any], _: Any) -> KernelFeatures:
     units = InputUnits(*(arrays[field.name] for field in fields(InputUnits)))
     values = {field.name: arrays[field.name] for field in fields(DomainKernel)}
-    vectors = ("lengths", "own_lengths", "own_slopes")
-    kernel = DomainKernel(**{name: value if name in vectors else float(value[0]) for name, value in values.items()})
+    vectors = [values.pop(name) for name in ("lengths", "own_lengths", "own_slopes")]
+    kernel = DomainKernel(*vectors, *(float(value[0]) for value in values.values()))
     return KernelFeatures(units, kernel, arrays["landmarks"], arrays["own_landmarks"])
 
 
