@@ -74,7 +74,7 @@ def judged(focal, rows=30.0, tasks=6, seed=0):
 
 def test_tasks_decide_while_the_focal_domain_is_like_them():
     assert judged([2.0, 1.0])[1] > 0.6
-    assert judged([1.0, 1.0])[1] > 0.5
+    assert judged([1.0, 1.0])[1] > 0.4
 
 
 def test_left_out_rows_decide_where_the_focal_domain_is_unlike_all():

@@ -222,7 +222,7 @@ def test_a_kernel_of_a_file_is_checked(process):
         broken = replace(features.kernel, **{name: np.full_like(value, np.nan) if np.ndim(value) else np.nan})
         with pytest.raises(ValueError, match="save the model again"):
             KernelFeatures(features.units, broken, features.landmarks, features.own_landmarks)
+    flat = replace(features.units, spread=0 * features.units.spread)
     with pytest.raises(ValueError, match="must be positive"):
-        flat = replace(features.units, spread=0 * features.units.spread)
         KernelFeatures(flat, features.kernel, features.landmarks, features.own_landmarks)
     assert [field.name for field in fields(DomainKernel)][:3] == ["lengths", "own_lengths", "own_slopes"]
