@@ -31,8 +31,8 @@ from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattere
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
-from mixtune.choice._process import Process, ProcessFamily, fit_candidates, learn_process
-from mixtune.choice._process_choice import choose_process
+from mixtune.choice._process import KERNEL_ROWS, Process, ProcessFamily, fit_candidates, learn_process
+from mixtune.choice._process_choice import choose_processes
 from mixtune.choice._remote import RemoteTasks
 from mixtune.choice._runs import choose_runs
 from mixtune.choice._settings import SETTINGS, ChoiceSettings
@@ -45,7 +45,15 @@ __all__ += ["Prior", "Sample", "SummedTask", "TransferGain", "choose"]
 __all__ += ["by_content", "choose_maps", "choose_runs", "compare", "content_order", "joint_error", "joint_left_out"]
 __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns", "learn_own_column", "learn_population"]
 __all__ += ["Judgement", "TaskErrors", "average", "least_error", "mean_products"]
-__all__ += ["MarginalLikelihood", "Process", "ProcessFamily", "choose_process", "fit_candidates", "learn_process"]
+__all__ += [
+    "KERNEL_ROWS",
+    "MarginalLikelihood",
+    "Process",
+    "ProcessFamily",
+    "choose_processes",
+    "fit_candidates",
+    "learn_process",
+]
 __all__ += ["loo_ridge", "mean_left_out", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]
 __all__ += ["transfer_gain", "tree_threads"]

@@ -48,8 +48,8 @@ class Judgement:
     Attributes
     ----------
     tasks : sequence of TaskErrors
-    products : array (C, C)
-        Mean products of the residuals of left-out focal rows.
+    products : array (C, C), optional
+        Mean products of the residuals of left-out focal rows; a single row cannot be left out.
     rows : float
         The number of focal rows.
     own : array (C,) of bool
@@ -57,7 +57,7 @@ class Judgement:
     """
 
     tasks: Sequence[TaskErrors]
-    products: Floats
+    products: Floats | None
     rows: float
     own: Booleans
 
@@ -81,22 +81,30 @@ def average(judgement: Judgement) -> Floats:
     >>> average(Judgement([task], products, rows=50.0, own=np.array([False, False, True]))).round(2)
     array([0.47, 0.47, 0.05])
     """
+    tasks = np.mean([_relative(task.products) for task in judgement.tasks], axis=0) if judgement.tasks else None
+    if judgement.products is None:
+        return _equal(judgement.own) if tasks is None else least_error(tasks, PULL)
     focal = _relative(judgement.products)
-    if not judgement.tasks:
+    if tasks is None:
         return least_error(focal, 2 * PULL)
-    tasks = np.mean([_relative(task.products) for task in judgement.tasks], axis=0)
     known = judgement.rows / FOCAL_ROWS
     shares = least_error(tasks + known * focal, PULL)
-    trust = _trust(judgement, shares)
+    trust = _trust(judgement.tasks, judgement.products, judgement.own, shares)
     if trust == 1.0:
         return shares
     return least_error(trust * tasks + (known + 1.0 - trust) * focal, PULL)
 
 
-def _trust(judgement: Judgement, shares: Floats) -> float:
+def _equal(own: Booleans) -> Floats:
+    """Equal shares of the candidates that learn from sources, or of all where none does."""
+    counted = np.ones(len(own)) if own.all() else (~own).astype(np.float64)
+    return counted / counted.sum()
+
+
+def _trust(tasks: Sequence[TaskErrors], products: Floats, own: Booleans, shares: Floats) -> float:
     """From 1, where the focal profile is one that tasks showed, to 0."""
-    profiles = [_profile(task.left_out, shares, judgement.own) for task in judgement.tasks]
-    focal = _profile(np.diagonal(judgement.products), shares, judgement.own)
+    profiles = [_profile(task.left_out, shares, own) for task in tasks]
+    focal = _profile(np.diagonal(products), shares, own)
     stray = max(float(np.std(profiles)) * (1.0 + 1.0 / len(profiles)) ** 0.5, SMALLEST_STRAY)
     distance = (focal - float(np.mean(profiles))) / stray
     return 1.0 if distance <= 1.0 else float(np.exp(-0.5 * (distance**2 - 1.0)))

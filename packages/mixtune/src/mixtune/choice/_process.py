@@ -30,7 +30,7 @@ from mixtune.moments import Paths, Rows, Sample
 #: Rows that the kernel is learned from: focal ones up to this part, then so many of each source.
 KERNEL_ROWS, FOCAL_PART, SOURCE_ROWS = 300, 2 / 3, 60
 #: Landmarks of the shared function, a third of them focal rows at most, and of own curves.
-LANDMARKS, OWN_LANDMARKS = 250, 300
+LANDMARKS, OWN_LANDMARKS = 350, 300
 #: Rows of all sources together that inform the shared function, and rows whose deviations are handled at once.
 ALL_SOURCE_ROWS, BLOCK_ROWS = 6000, 500
 #: Where the targets of a source vary so many times more or less than the focal ones, they are brought to their scale.
@@ -112,8 +112,11 @@ class Process:
         return self.features.kernel
 
 
-def learn_process(domains: Sequence[Rows], *, seed: int) -> Process:
-    """The process of the focal domain, which is the first, and its sources."""
+def learn_process(domains: Sequence[Rows], *, seed: int, draw: int = 0) -> Process:
+    """The process of the focal domain, which is the first, and its sources.
+
+    Its kernel is learned from some of the rows; for another ``draw`` from others.
+    """
     rng = np.random.default_rng(seed)
     units = InputUnits.of(np.concatenate([rows.X for rows in domains]))
     # What is drawn, and the order of all sums, follows from content: neither rows nor sources have an order.
@@ -127,6 +130,7 @@ def learn_process(domains: Sequence[Rows], *, seed: int) -> Process:
     targets = [(y - level) / unit for y in targets]
     places = [units(rows.X) for rows in parts]
     first = by_content(Rows(places[0].curved, targets[0], focal.sample_weight))
+    rng = np.random.default_rng([seed, draw])
     kernel = _learned_kernel(places, targets, first, rng)
     inputs = [focal.X[first], *(rows.X for rows in sources)]
     features = KernelFeatures(units, kernel, _landmarks(inputs, rng), _own_landmarks(inputs[0], rng))
@@ -206,7 +210,9 @@ def _learned_kernel(
     ``first`` are the places of the focal rows in an order that follows from their content.
     """
     chosen = [(0, rng.permutation(first)[: int(KERNEL_ROWS * FOCAL_PART)])]
-    for k in 1 + rng.permutation(len(targets) - 1):
+    # A source whose target is constant would teach that there is no noise.
+    varying = [k for k in 1 + rng.permutation(len(targets) - 1) if np.ptp(targets[k]) > 0]
+    for k in varying:
         free = KERNEL_ROWS - sum(len(index) for _, index in chosen)
         chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS, free)]))
     rows = Coordinates(*(np.concatenate([places[k][axis][index] for k, index in chosen]) for axis in (0, 1)))
@@ -466,7 +472,9 @@ class ProcessFamily:
         transfers = np.array([candidate.family == "shared" for candidate in self.candidates], dtype=np.float64)
         weights = np.outer(transfers, self._source_weights(prior, allowed))
         ridges = np.array([self._ridge(candidate) for candidate in self.candidates])
-        return Fits(Paths(heads, fitted.left_out, fitted.leverages), weights, ridges)
+        # Without its only row, nothing is left of the domain to predict that row from.
+        left_out = fitted.left_out if len(focal.targets) > 1 else np.full_like(fitted.left_out, np.inf)
+        return Fits(Paths(heads, left_out, fitted.leverages), weights, ridges)
 
     def _ridge(self, candidate: ProcessCandidate) -> float:
         focal_only = candidate.family == "focal only"

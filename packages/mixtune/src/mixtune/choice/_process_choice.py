@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,28 +63,38 @@ class _Task:
         )
 
 
-def choose_process(
-    process: Process,
-    focal: Sample,
-    block: FeatureBlock,
+def choose_processes(
+    processes: Sequence[Process],
+    focal: Sequence[Sample],
+    blocks: Sequence[FeatureBlock],
     width: int,
     *,
     shift: Floats,
     target_shift: float,
     seed: int = 0,
 ) -> MapAverage:
-    """Average the candidates of a process for its focal domain.
+    """The mean over processes of the average of the candidates of each.
 
     Parameters
     ----------
-    process : Process
-    focal : Sample
-        The focal domain in the features of the process, less ``shift``, with targets less ``target_shift``.
-    block : FeatureBlock
+    processes : sequence of Process
+        Of the same rows.
+    focal : sequence of Sample
+        The focal domain in the features of each process, less ``shift``, with targets less ``target_shift``.
+    blocks : sequence of FeatureBlock
         The places of these features among all features of the estimator, of which there are ``width``.
     seed : int
-        Of the draw of validation tasks.
+        Of the draw of validation tasks, which are the same for all.
     """
+    choices = [
+        _choice(process, sample, shift[block.places], target_shift, seed)
+        for process, sample, block in zip(processes, focal, blocks)
+    ]
+    return MapAverage(choices, tuple(blocks), width, known_weights=np.full(len(choices), 1.0 / len(choices)))
+
+
+def _choice(process: Process, focal: Sample, shift: Floats, target_shift: float, seed: int) -> Choice:
+    """The average of the candidates of one process."""
     family = ProcessFamily(process, shift, target_shift)
     task = focal.divided(process.unit)
     allowed = np.ones(family.n_sources)
@@ -92,16 +103,16 @@ def choose_process(
     weight = process.focal.weight
     tasks = _validated(family, seed)
     own = np.array([label[0] != "shared" for label in family.labels])
-    products = mean_products(paths.left_out, weight)
+    products = mean_products(paths.left_out, weight) if len(weight) > 1 else None
     rows = float(weight.sum())
     shares = average(Judgement([task.errors() for task in tasks], products, rows, own))
-    alone = _best_alone(family, np.diagonal(products))
+    alone = _best_alone(family, np.zeros(len(shares)) if products is None else np.diagonal(products))
     focal_shares = np.eye(len(shares))[alone]
     top = int(np.argmax(shares))
     left_out, focal_left_out = mix(shares, paths.left_out), mix(focal_shares, paths.left_out)
     unit = process.unit
     validation = [task.validation(_best_alone(family, task.errors().left_out)) for task in tasks]
-    choice = Choice(
+    return Choice(
         head=shares @ paths.heads * unit,
         labels=family.labels,
         shares=shares,
@@ -125,7 +136,6 @@ def choose_process(
         pool=Pool((family,), focal.columns),
         allowed=allowed,
     )
-    return MapAverage([choice], (block,), width)
 
 
 def _best_alone(family: ProcessFamily, errors: Floats) -> int:

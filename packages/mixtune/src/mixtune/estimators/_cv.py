@@ -34,7 +34,7 @@ from mixtune.choice import (
     TransferGain,
     choose,
     choose_maps,
-    choose_process,
+    choose_processes,
     compare,
     joint_left_out,
     mean_left_out,
@@ -792,10 +792,17 @@ def tuned_fit(
     with factorised_on(there):
         if processes:
             levels = np.reshape(prepared.scaling.target_shift, -1)
-            shifts = [prepared.scaling.shift[block.places] for block in blocks]
             choices = [
-                choose_process(process, own[0][0], block, width, shift=shift, target_shift=float(level), seed=seed)
-                for process, own, block, shift, level in zip(processes, samples, blocks, shifts, levels)
+                choose_processes(
+                    [processes[place] for place in used],
+                    [sample[0] for sample in own],
+                    [blocks[place] for place in used],
+                    width,
+                    shift=prepared.scaling.shift,
+                    target_shift=float(level),
+                    seed=seed,
+                )
+                for own, used, level in zip(samples, tried, levels)
             ]
         else:
             choices = [
