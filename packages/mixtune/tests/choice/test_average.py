@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -87,3 +89,14 @@ def test_without_tasks_left_out_rows_decide():
     shares = judged([1.0, 4.0], tasks=0)
     assert shares[0] > 0.7
     assert shares.sum() == pytest.approx(1.0)
+
+
+def test_a_single_row_leaves_the_choice_to_the_tasks():
+    """Without tasks, candidates that learn from sources count alike; those of own rows alone know one row only."""
+    own = np.array([False, False, True])
+    products = np.diag([1.0, 4.0, 9.0])
+    task = TaskErrors(products, np.diagonal(products))
+    single = Judgement([task], None, rows=1.0, own=own)
+    np.testing.assert_allclose(average(single), least_error(products, 0.05))
+    np.testing.assert_allclose(average(replace(single, tasks=[])), [0.5, 0.5, 0.0])
+    np.testing.assert_allclose(average(replace(single, tasks=[], own=np.ones(3, dtype=bool))), np.full(3, 1 / 3))

@@ -196,6 +196,32 @@ def test_reversed_sources_are_reflected_and_have_no_weight(process, family):
     assert np.all(weights[[0, 1, 3]] > 0.1)
 
 
+def test_of_two_sources_with_opposite_signs_the_one_unlike_the_focal_domain_is_reflected():
+    rng = np.random.default_rng(0)
+    like, unlike, focal = drawn(rng, 60), drawn(rng, 60, -1.0), drawn(rng, 25)
+    flipped = Rows(focal.X, -focal.y)
+    for rows, signs in ((focal, [1.0, -1.0]), (flipped, [-1.0, 1.0])):
+        np.testing.assert_array_equal(learn_process([rows, like, unlike], seed=0).signs, signs)
+        np.testing.assert_array_equal(learn_process([rows, unlike, like], seed=0).signs, signs[::-1])
+
+
+def test_sources_with_a_constant_target_do_not_teach_that_there_is_no_noise():
+    rng = np.random.default_rng(0)
+    focal, source = drawn(rng, 25), drawn(rng, 60)
+    constant = Rows(rng.standard_normal((60, 2)), np.full(60, 3.0))
+    kernel = learn_process([focal, source, constant, constant], seed=0).kernel
+    assert kernel.noise == pytest.approx(learn_process([focal, source], seed=0).kernel.noise, rel=0.5)
+
+
+def test_a_single_row_cannot_be_left_out():
+    rng = np.random.default_rng(0)
+    process = learn_process([drawn(rng, 1), drawn(rng, 30), drawn(rng, 30)], seed=0)
+    family = ProcessFamily(process, np.zeros(process.features.n_features_out), 0.0)
+    paths = family.fits(None, np.ones(2)).paths
+    assert np.all(np.isinf(paths.left_out))
+    assert np.all(np.isfinite(paths.heads))
+
+
 def test_a_focal_domain_of_the_other_sign_is_told_by_its_rows():
     rng = np.random.default_rng(5)
     sources = [drawn(rng, 60, -1.0) for _ in range(4)]

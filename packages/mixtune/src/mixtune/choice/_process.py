@@ -161,7 +161,7 @@ def _aligned(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> tuple[l
     Sources of the opposite sign are reflected about their mean. Those whose targets vary very much more or less than
     the focal ones are brought to their level and scale: they inform about the shape of the function only.
     """
-    signs = _signs(sources, units)
+    signs = _signs(focal, sources, units)
     mean, scale = float(np.mean(focal.y)), float(np.std(focal.y))
     if scale == 0 and sources:
         scale = float(np.median([np.std(rows.y) for rows in sources]))
@@ -178,28 +178,33 @@ def _aligned(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> tuple[l
     return targets, signs
 
 
-def _signs(sources: Sequence[Rows], units: InputUnits) -> Floats:
+def _signs(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> Floats:
     """1 or -1 for each source: the sign of its function along the leading common one.
 
-    Functions are kernel ridge regressions on each source alone, at inputs of all of them.
+    Functions are kernel ridge regressions on each source alone, at inputs of all of them. Most sources have the sign 1;
+    where there is no majority, those that are like the focal domain.
     """
     if len(sources) < 2:
         return np.ones(len(sources))
-    places = [units(rows.X[:SIGN_ROWS]) for rows in sources]
-    common = Coordinates(*(np.concatenate(parts)[:: max(len(sources) // 2, 1)] for parts in zip(*places)))
-    width = common.linear.shape[1]
+    parts = [rows.part(slice(SIGN_ROWS)) for rows in sources]
+    places = [units(rows.X) for rows in parts]
+    common = Coordinates(*(np.concatenate(axis)[:: max(len(sources) // 2, 1)] for axis in zip(*places)))
+    functions = np.array([_own_function(rows, units, common) for rows in parts])
+    loadings, _, directions = np.linalg.svd(functions, full_matrices=False)
+    signs = np.where(loadings[:, 0] < 0, -1.0, 1.0)
+    majority = float(signs.sum()) or float(directions[0] @ _own_function(focal, units, common))
+    return -signs if majority < 0 else signs
+
+
+def _own_function(rows: Rows, units: InputUnits, common: Coordinates) -> Floats:
+    """Centred predictions at common inputs, by kernel ridge regression on the rows of one domain."""
+    places, width = units(rows.X), common.linear.shape[1]
     lengths = np.full(width, 1.5 * width**0.5)
     kernel = DomainKernel(lengths, lengths, np.zeros(width), 1.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-    functions = []
-    for place, rows in zip(places, sources):
-        y = rows.y[:SIGN_ROWS]
-        covariance = kernel.shared(place, place) + np.eye(len(y))
-        centred = (y - y.mean()) / (np.std(y) or 1.0)
-        function = kernel.shared(common, place) @ np.linalg.solve(covariance, centred)
-        functions.append(function - function.mean())
-    loadings = np.linalg.svd(np.array(functions), full_matrices=False)[0][:, 0]
-    signs = np.where(loadings < 0, -1.0, 1.0)
-    return -signs if signs.sum() < 0 else signs
+    covariance = kernel.shared(places, places) + np.eye(len(rows.y))
+    centred = (rows.y - rows.y.mean()) / (np.std(rows.y) or 1.0)
+    function = kernel.shared(common, places) @ np.linalg.solve(covariance, centred)
+    return np.asarray(function - function.mean())
 
 
 def _learned_kernel(
