@@ -278,7 +278,7 @@ class ProcessCandidate:
         if self.family == "focal only":
             return self.family, {"relative ridge": self.strength}
         settings = {"deviations": self.strength, "level": "free" if self.free_level else "learned"}
-        return self.family, {**settings, **({"scale": self.scale} if self.scale else {})}
+        return self.family, {**settings, **({"stretch": self.scale} if self.scale else {})}
 
 
 #: The variance of a level, or of a scale, of which nothing is assumed.

@@ -1052,7 +1052,7 @@ def maps_of(average: MapAverage) -> tuple[MapShare, ...]:
 
 
 def path_of(choice: MapAverage) -> RidgePath:
-    """The candidates that share everything but the scale with the largest share, by effective ridge."""
+    """The candidates that differ from that with the largest share in the effective ridge only, by effective ridge."""
     top = int(np.argmax(choice.shares))
     kind = _kind(choice.labels[top])
     alike = [i for i, label in enumerate(choice.labels) if _kind(label) == kind]
@@ -1082,5 +1082,5 @@ def solution_of(prior: Prior, task: Sample, size: float = 1.0) -> RegretSolution
 
 def _kind(label: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
     family, settings = label
-    varying = ("scale", "relative ridge")
+    varying = ("scale", "relative ridge", "deviations")
     return (family, *((key, value) for key, value in settings.items() if key not in varying))
