@@ -22,8 +22,7 @@ def predict(X, y, sources, X_new, seed=0):
     for sign, (rows, targets) in zip(signs, sources):
         domains.append((rows, targets.mean() + sign * (targets - targets.mean())))
     level = np.median([targets.mean() for _, targets in domains])
-    deviations = np.concatenate([np.full(len(v), np.log(v.std() + 1e-300)) for _, v in domains if v.std() > 0])
-    unit = np.exp(deviations.mean()) if len(deviations) else 1.0
+    unit = np.exp(np.average([np.log(v.std()) for _, v in domains], weights=[len(v) for _, v in domains]))
     order = [rng.permutation(len(targets)) for _, targets in domains]
     domains = [(units(rows[i]), (targets[i] - level) / unit) for (rows, targets), i in zip(domains, order)]
     kernel = learn_kernel(domains, rng)
@@ -33,10 +32,8 @@ def predict(X, y, sources, X_new, seed=0):
     focal, targets = domains[0]
     predictions, left_out = candidates(kernel, features, evidence, focal, targets, units(X_new))
     own = np.arange(len(left_out)) >= 4 * len(STRENGTHS) if sources else np.full(len(left_out), True)
-    tasks = [
-        validation_task(kernel, features, evidence, domains[1 + k], len(y), k, rng)
-        for k in chosen_tasks(domains, rng)
-    ]
+    chosen = chosen_tasks(domains, rng)
+    tasks = [validation_task(kernel, features, evidence, domains[1 + k], len(y), k, rng) for k in chosen]
     return level + unit * average(tasks, left_out, own) @ predictions
 
 
@@ -81,9 +78,9 @@ def learn_kernel(domains, rng, most=300):
     targets = np.concatenate([domains[k][1][:size] for k, size in chosen])
     labels = np.repeat([k for k, _ in chosen], [size for _, size in chosen])
     same, width = (labels[:, None] == labels).astype(float), rows[0].shape[1]
-    middle = np.concatenate([np.full(2 * width, np.log(1.5 * width**0.5)), np.full(width, np.log(0.1))])
+    middle = np.repeat(np.log([1.5 * width**0.5, 0.1]), [2 * width, width])
     middle = np.append(middle, np.log([0.5, 0.25, 0.5, 0.1, 0.1, 0.2]))
-    spread = np.concatenate([np.ones(2 * width), np.full(width + 5, 1.5), [3.0]])
+    spread = np.append(np.full(3 * width + 5, 1.5), 3.0)
 
     def kernel_of(logarithms):
         values = np.exp(logarithms)
@@ -106,15 +103,18 @@ def learn_kernel(domains, rng, most=300):
         solved = inverse @ targets
         slope = 0.5 * (np.outer(solved, solved) - inverse)
         curve_slope = slope * (-5 / 6) * (1 + distance) * np.exp(-distance)
-        gradient = np.concatenate([
-            -2 * kernel["curve"] * kernel["lengths"] ** -2.0 * np.einsum("ij,ijk", curve_slope, differences),
-            kernel["own_curve"] * kernel["own_lengths"] ** -2.0
-            * np.einsum("ij,ijk", slope * own_curve, differences),
-            kernel["own_slopes"] * (((slope * same) @ rows[0]) * rows[0]).sum(0) / width,
-            [kernel["curve"] * (slope * curve).sum(), kernel["line"] * (slope * lines).sum()],
-            [kernel["level"] * slope.sum(), kernel["own_curve"] * (slope * own_curve).sum()],
-            [kernel["own_level"] * (slope * same).sum(), kernel["noise"] * np.trace(slope)],
-        ])
+        gradient = np.concatenate(
+            [
+                -2 * kernel["curve"] * kernel["lengths"] ** -2.0 * np.einsum("ij,ijk", curve_slope, differences),
+                kernel["own_curve"]
+                * kernel["own_lengths"] ** -2.0
+                * np.einsum("ij,ijk", slope * own_curve, differences),
+                kernel["own_slopes"] * (((slope * same) @ rows[0]) * rows[0]).sum(0) / width,
+                [kernel["curve"] * (slope * curve).sum(), kernel["line"] * (slope * lines).sum()],
+                [kernel["level"] * slope.sum(), kernel["own_curve"] * (slope * own_curve).sum()],
+                [kernel["own_level"] * (slope * same).sum(), kernel["noise"] * np.trace(slope)],
+            ]
+        )
         deviation = (logarithms - middle) / spread
         value = 0.5 * targets @ solved + 0.5 * np.linalg.slogdet(covariance)[1] + 0.5 * deviation @ deviation
         return value, deviation / spread - gradient
@@ -124,7 +124,7 @@ def learn_kernel(domains, rng, most=300):
     return kernel_of(best.x)
 
 
-def choose_landmarks(domains, rng, most=250):
+def choose_landmarks(domains, rng, most=350):
     """Some focal rows and rows of all sources, at which features of the shared function are computed."""
     parts = [[z[: most // 3] for z in domains[0][0]], *(rows for rows, _ in domains[1:])]
     if len(parts) == 1:
@@ -139,7 +139,7 @@ def choose_landmarks(domains, rng, most=250):
 def shared_features(kernel, landmarks):
     """A function that gives features whose inner products are covariances of the shared function (Nystroem)."""
     covariance = shared_covariance(kernel, landmarks, landmarks)
-    root = np.linalg.cholesky(covariance + 1e-6 * np.trace(covariance) / len(covariance) * np.eye(len(covariance)))
+    root = np.linalg.cholesky(covariance + 1e-6 * np.diag(covariance).mean() * np.eye(len(covariance)))
     return lambda rows: np.linalg.solve(root, shared_covariance(kernel, landmarks, rows)).T
 
 
@@ -161,8 +161,8 @@ def candidates(kernel, features, evidence, rows, targets, new):
     """Predictions for new rows, and residuals of left-out rows, of all candidates for one domain."""
     count, both = len(targets), [np.vstack(pair) for pair in zip(rows, new)]
     shared = features(both)
-    precision = np.eye(shared.shape[1]) + sum((A for A, _ in evidence), np.zeros((shared.shape[1],) * 2))
-    mean = shared @ np.linalg.solve(precision, sum((b for _, b in evidence), np.zeros(shared.shape[1])))
+    precision = sum((A for A, _ in evidence), np.eye(shared.shape[1]))
+    mean = shared @ np.linalg.solve(precision, sum((b for _, b in evidence), np.zeros(len(precision))))
     known = shared @ np.linalg.solve(precision, shared[:count].T)
     own, lacking = own_covariance(kernel, both, rows), missing(kernel, features, rows)
     system = known[:count] + own[:count] + FREE + np.diag(kernel["noise"] + lacking)
@@ -199,7 +199,7 @@ def validation_task(kernel, features, evidence, domain, count, place, rng):
     """A source learns from as many rows as the focal domain has; its other rows test the candidates."""
     rows, targets = domain
     order = rng.permutation(len(targets))[: count + 300]
-    learn, test = ([z[order[:count]] for z in rows], [z[order[count:]] for z in rows])
+    learn, test = [z[order[:count]] for z in rows], [z[order[count:]] for z in rows]
     others = evidence[:place] + evidence[place + 1 :]
     predictions, left_out = candidates(kernel, features, others, learn, targets[order[:count]], test)
     return mean_products(targets[order[count:]] - predictions), np.diag(mean_products(left_out))
@@ -250,5 +250,4 @@ def common_signs(rows, targets):
         function = shared_covariance(kernel, common, place) @ np.linalg.solve(covariance, scaled)
         functions.append(function - function.mean())
     loadings = np.linalg.svd(np.array(functions), full_matrices=False)[0][:, 0]
-    signs = np.where(loadings < 0, -1.0, 1.0)
-    return -signs if signs.sum() < 0 else signs
+    return np.where(loadings * np.sign(np.sign(loadings).sum() + 0.5) < 0, -1.0, 1.0)

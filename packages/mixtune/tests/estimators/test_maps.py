@@ -87,10 +87,15 @@ def test_curves_are_found_and_lines_are_not_harmed(flipped):
 
 
 def test_what_was_averaged_is_visible(fitted):
-    assert [(each.name, each.share) for each in fitted.maps_] == [("kernel", pytest.approx(1.0))]
+    assert [(each.name, each.share) for each in fitted.maps_] == [("kernel 1", 0.5), ("kernel 2", 0.5)]
     assert sum(each.share for each in fitted.candidates_) == pytest.approx(1.0, abs=1e-3)
     assert {each.family for each in fitted.candidates_} <= {"shared", "own curves", "focal only"}
-    assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == fitted.maps_[0].n_features
+    assert {each.settings["map"] for each in fitted.candidates_} == {"kernel 1", "kernel 2"}
+    widths = [each.n_features for each in fitted.maps_]
+    assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == sum(widths)
+    # Rows of the focal domain and of three sources are fewer than those that a kernel is learned from.
+    X, y, sources, _ = problem(sources=3)
+    assert [each.name for each in auto().fit(X, y, sources=sources).maps_] == ["kernel"]
     assert fitted.feature_map == "auto"
 
 
