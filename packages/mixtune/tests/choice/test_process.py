@@ -57,6 +57,15 @@ def test_features_are_inner_products_of_the_kernel(process):
     np.testing.assert_allclose(own @ own.T, kernel.own_curves(own_landmarks, own_landmarks), atol=1e-4)
 
 
+def test_functions_of_the_features_are_sums_of_kernels(process):
+    features, kernel, rng = process.features, process.kernel, np.random.default_rng(2)
+    X, coef = rng.standard_normal((9, 2)), rng.standard_normal((features.n_features_out, 3))
+    rows, landmarks, own = (features.units(part) for part in (X, features.landmarks, features.own_landmarks))
+    kernels = np.hstack([rows.linear, kernel.shared(rows, landmarks), kernel.own_curves(rows, own)])
+    expected = features.transform(X) @ coef
+    np.testing.assert_allclose(kernels @ features.kernel_coefficients(coef), expected, rtol=1e-8, atol=1e-8)
+
+
 def test_gradient_of_the_marginal_likelihood():
     rng = np.random.default_rng(0)
     X, y, domains = rng.standard_normal((20, 2)), rng.standard_normal(20), np.repeat([0, 1], 10)

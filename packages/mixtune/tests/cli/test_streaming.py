@@ -32,8 +32,8 @@ def data(tmp_path):
 
 def test_a_stream_gives_the_model_of_all_rows(tmp_path, data):
     out = tmp_path / "model.mixtune"
-    facts = as_json("fit", data, *SITES, "--stream", "--sample-rows", "100", "--out", out)
-    whole = as_json("fit", data, *SITES)
+    facts = as_json("fit", data, *SITES, "--linear", "--stream", "--sample-rows", "100", "--out", out)
+    whole = as_json("fit", data, *SITES, "--linear")
     assert {d["name"]: d["rows"] for d in facts["domains"]} == {"berlin": 15, "paris": 60, "moscow": 50}
     for one, other in zip(facts["domains"], whole["domains"], strict=True):
         assert one["name"] == other["name"]
@@ -119,3 +119,9 @@ def test_as_a_user_runs_it(data):
     done = in_process("fit", data, *SITES, "--stream", "--memory-limit", "64MB")
     assert (done.code, done.err) == (0, "")
     assert "drawn at random" in done.out.replace("\n", " ").replace("   ", " ")
+
+
+def test_a_stream_is_not_linear_unless_asked(data):
+    """A kernel is learned from rows, so that streams have the other feature maps."""
+    assert {each["name"] for each in as_json("fit", data, *SITES, "--stream")["maps"]} >= {"inputs", "splines"}
+    assert as_json("fit", data, *SITES, "--stream", "--linear")["maps"] == []

@@ -3,8 +3,11 @@
 import base64
 import copy
 import hashlib
+import json
 import math
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -159,10 +162,11 @@ def test_nothing_is_fetched_or_run(model, rows):
 
 
 def test_the_same_model_gives_the_same_page(rows):
-    first, second = (report_html(fit(rows), **rows) for _ in range(2))
+    model = fit(rows)
+    first, second = (report_html(each, **rows) for each in (model, fit(rows)))
     assert first == second
     assert "2026-11-15" not in first
-    assert "2026-11-15" in report_html(fit(rows), **rows, date="2026-11-15")
+    assert "2026-11-15" in report_html(model, **rows, date="2026-11-15")
 
 
 def test_names_never_become_markup():
@@ -442,12 +446,78 @@ def test_a_map_that_the_page_cannot_compute_is_said(rows):
     assert "model" not in page.ids
 
 
-def test_feature_maps_and_their_shares(model, rows):
-    page, facts = read(model, rows), read_facts(model, **rows)
+#: Runs the script of a page without a browser: sets all boxes of the panel to the values of each row.
+ALONE = """
+const [page, rows] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const made = [], thing = tag => {
+  const one = {tag, dataset: {}, append() {}, setAttribute() {}, heard: {},
+    addEventListener(name, act) { one.heard[name] = act; }};
+  made.push(one);
+  return one;
+};
+const known = {model: {textContent: page.match(/id="model">([^<]*)</)[1]}};
+globalThis.document = {
+  querySelectorAll: () => [], createElement: thing, getElementById: id => known[id] = known[id] || thing(id)};
+eval(page.match(/<script>([^]*?)<\\/script>/)[1]);
+const boxes = made.filter(one => one.type === "number");
+console.log(JSON.stringify(rows.map(row => {
+  row.forEach((value, i) => { boxes[i].value = String(value); boxes[i].heard.input(); });
+  return JSON.parse(known.prediction.dataset.value)[0];
+})));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+@pytest.mark.parametrize("maps", ["kernel", "others"])
+def test_the_page_predicts_as_python_does(maps, model, rows):
+    if maps == "others":  # those of streams: splines, Fourier features, a random network and trees
+        rows = {**rows, "sources": StreamedSources(rows["sources"], progress=False)}
+        model = fit(rows)
+        assert {each.name for each in model.maps_} >= {"inputs", "learned"}
+    X = np.vstack([rows["X"][:5], rows["X"].mean(axis=0), 30 * rows["X"][:2]])
+    given = json.dumps([report_html(model, **rows), X.tolist()])
+    done = subprocess.run(["node", "-e", ALONE], input=given, capture_output=True, text=True, check=True)
+    np.testing.assert_allclose(json.loads(done.stdout), model.predict(X), rtol=1e-7)
+
+
+def test_what_the_prediction_comes_from(model, rows):
+    page, facts = read(model, rows), read_facts(model, **rows, explain=False)
+    assert (facts.kernel, facts.maps) == (True, ())
+    shares = {}
+    for each in model.candidates_:
+        shares[each.family] = shares.get(each.family, 0.0) + each.share
+    assert len(shares) > 1
+    names = {
+        "shared": "the shared function of all domains",
+        "own curves": "own rows alone with the kernel of all domains",
+        "focal only": "own rows alone",
+    }
+    first = max(shares, key=shares.get)
+    assert facts.carried.startswith(f"{100 * shares[first]:.0f}% of the prediction comes from {names[first]}")
+    assert report_html(model, **rows).count(facts.carried) == 2  # on top, and beside the table
+    assert all(names[family].removeprefix("the ") in page.texts["average"] for family in shares)
+    assert "pooled has the curves of the kernel" in page.texts["comparison"]
+    assert ("data-label", "features") not in page.attributes
+
+
+@pytest.mark.parametrize(
+    ("family", "start"), [("own curves", "towards zero"), ("shared", "towards what the other datasets suggest")]
+)
+def test_what_the_ridge_shrinks_towards(family, start, model, rows):
+    model.candidates_ = (replace(model.candidates_[0], family=family), *model.candidates_[1:])
+    assert start in read(model, rows).texts["path"]
+
+
+def test_feature_maps_and_their_shares(rows):
+    # Streams have other maps than the kernel.
+    streamed = {**rows, "sources": StreamedSources(rows["sources"], progress=False)}
+    model = fit(streamed)
+    page, facts = read(model, streamed), read_facts(model, **streamed, explain=False)
     assert [each.name for each in facts.maps] == [each.name for each in model.maps_]
     assert len(facts.maps) > 1
+    assert not facts.kernel
     assert facts.carried in page.texts["average"]
-    assert report_html(model, **rows).count(facts.carried) == 2  # on top, and beside the table
+    assert report_html(model, **streamed).count(facts.carried) == 2  # on top, and beside the table
     assert page.attributes.count(("data-label", "features")) == len(model.maps_)
     shares = [float(text.rstrip("%")) for text in page.cells["share"][: len(model.maps_)]]
     np.testing.assert_allclose(shares, [100 * each.share for each in model.maps_], atol=0.051)
@@ -497,7 +567,7 @@ def test_one_source():
 
 
 def test_two_hundred_sources_fold_away():
-    page = read(fit(rows := make_rows(200)), rows)
+    page = read(fit(rows := make_rows(200), RegretOptimalRegressorCV(None)), rows)
     # Two long tables, the details of the choice, the bound, the largest errors.
     assert page.tags.count("details") == 2 + 1 + 1 + 5
     assert "185 more datasets with" in page.texts["datasets"]

@@ -200,8 +200,8 @@ def use(page, rows, serve, tmp_path):
 
 def test_the_page_predicts_as_python_does(fitted, report, serve, tmp_path):
     model, X = fitted
-    # Splines, Fourier features, a random network and trees: all are there, within the rows and far outside.
-    assert {each.name for each in model.maps_} >= {"inputs", "Fourier", "learned"}
+    # Within the rows and far outside.
+    assert all(each.name.startswith("kernel") for each in model.maps_)
     rows = np.vstack([X[:10], X[:3] * 0.0, X.min(axis=0), X.max(axis=0), 30 * X[:2]])
     found = use(report, rows.tolist(), serve, tmp_path)
     expected = model.predict(rows)

@@ -17,6 +17,7 @@ from mixtune.errors import ParameterError
 if TYPE_CHECKING:
     from mixtune.data import TableEncoder
     from mixtune.estimators import SavedInfo
+    from mixtune.report.facts import Facts
 
 
 def inspect(
@@ -58,7 +59,7 @@ def inspect(
         outputs.print_json({**metadata, **found, "notes": notes})
         return
     console = outputs.output()
-    _show_file(console, info, encoder, 0 if facts is None else len(facts.maps))
+    _show_file(console, info, encoder, _features(info, facts))
     classes = encoder is not None and encoder.target.classes is not None
     if facts is not None:
         outputs.show_model(console, facts, classes=classes)
@@ -83,10 +84,16 @@ def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
     return value if isinstance(value, kind) and all(isinstance(each, part) for each in parts) else kind()
 
 
-def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, maps: int) -> None:
+def _features(info: SavedInfo, facts: Facts | None) -> str | None:
+    """What the features of the model are."""
+    if facts is not None and facts.kernel:
+        return "a kernel over all domains, made from the rows"
+    return f"{len(facts.maps)} maps made from the rows" if facts is not None and facts.maps else info.feature_map
+
+
+def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, features: str | None) -> None:
     if sentence := _said(info, "verdict", str, str):
         console.print(f"[bold]{safe(sentence)}[/]\n")
-    features = f"{maps} maps made from the rows" if maps else info.feature_map
     lines = {"model": info.estimator, "features": features}
     if encoder is not None:
         target, classes = encoder.target, encoder.target.classes

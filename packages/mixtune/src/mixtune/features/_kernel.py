@@ -209,6 +209,13 @@ class KernelFeatures:
         covariances = self.kernel.own_curves(self.units(self.own_landmarks), rows)
         return np.asarray(solve_triangular(self._roots[1], covariances, lower=True).T)
 
+    def kernel_coefficients(self, coef: Floats) -> Floats:
+        """Coefficients (d, D) of inputs and of kernels between a row and landmarks, from those of the features."""
+        ends = np.cumsum([self.n_inputs, len(self.landmarks)])
+        lines, *curves = np.split(coef, ends)
+        solved = [solve_triangular(root, part, lower=True, trans="T") for root, part in zip(self._roots, curves)]
+        return np.concatenate([lines, *solved])
+
     def transform(self, X: Array, /) -> Array:
         """Compute the features of the rows of ``X``."""
 

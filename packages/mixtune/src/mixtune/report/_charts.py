@@ -15,7 +15,7 @@ from markupsafe import Markup
 from mixtune._messages import counted
 from mixtune.choice import MIXTUNE
 from mixtune.report.columns import ColumnSpread
-from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
+from mixtune.report.facts import COVERAGE, OWN_FAMILIES, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
 from mixtune.report.wording import METHOD_NAMES, column, element, number, percent, shorten
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def ridge_chart(path: RidgeFact, family: str) -> Markup:
     drawing.dot(*at, 5.5, "dot main", f"effective ridge {number(path.chosen)}: error {number(error)}")
     # The curve stays above the room left for these words.
     drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value main halo")
-    start = "zero" if family == FOCAL_FAMILY else "what the other datasets suggest"
+    start = "zero" if family in OWN_FAMILIES else "what the other datasets suggest"
     return drawing.figure(
         "Left-out error and effective ridge",
         f"The effective ridge sets how strongly the fit is shrunk towards {start}. "

@@ -17,7 +17,16 @@ import numpy as np
 
 from mixtune.arrays import Floats
 from mixtune.choice import MIXTUNE
-from mixtune.features import Clipped, Concatenate, Identity, LearnedColumns, RandomFeatures, Splines, TreeColumn
+from mixtune.features import (
+    Clipped,
+    Concatenate,
+    Identity,
+    KernelFeatures,
+    LearnedColumns,
+    RandomFeatures,
+    Splines,
+    TreeColumn,
+)
 from mixtune.report.wording import clean
 
 if TYPE_CHECKING:
@@ -197,7 +206,10 @@ def panel_json(scores: Any, inputs: Any, typical: Any) -> str | None:
     inner = scores.inner
     fitted = getattr(inner, "feature_map_", getattr(inner, "feature_map", None))
     described = {"kind": "inputs"} if fitted is None else describe_map(fitted)
-    if described is None or len(inputs) > MOST_COLUMNS:
+    limits = inner._feature_range()
+    # Ranges are those of whitened kernels, which the page does not have.
+    beyond = limits[0] is not None and _has_kernel(fitted)
+    if described is None or beyond or len(inputs) > MOST_COLUMNS:
         return None
     columns = []
     for each in inputs:
@@ -211,13 +223,12 @@ def panel_json(scores: Any, inputs: Any, typical: Any) -> str | None:
         reach = [float(typical.focal_low[place]), float(typical.focal_high[place])]
         about = {"name": clean(each.name), "places": each.places, "range": ends, "focal": reach, "step": step}
         columns.append({**about, "value": float(typical.start[place])})
-    limits = inner._feature_range()
     scale = getattr(inner, "_log_scale", None)
     found = {
         "map": described,
         "low": None if limits[0] is None else packed(limits[0]),
         "high": None if limits[1] is None else packed(limits[1]),
-        "coef": packed(inner.coef_),
+        "coef": packed(page_coefficients(fitted, np.asarray(inner.coef_))),
         "intercept": np.reshape(inner.intercept_, -1).tolist(),
         "log": None if scale is None else asdict(scale),
         "sharpness": scores.sharpness,
@@ -262,12 +273,33 @@ def describe_map(each: Any) -> dict[str, Any] | None:
         return {"kind": "splines", "knots": [packed(knots) for knots in each.knots]}
     if isinstance(each, RandomFeatures) and each.dtype == "float64":
         return {"kind": "random", "constant": each.constant, **_layer(each)}
+    if isinstance(each, KernelFeatures):
+        variances = {name: getattr(each.kernel, name) for name in ("shared_curve", "shared_slopes", "shared_level")}
+        arrays = {"lengths": each.kernel.lengths, "own_lengths": each.kernel.own_lengths}
+        arrays |= {"landmarks": each.landmarks, "own_landmarks": each.own_landmarks}
+        units = {name: packed(value) for name, value in vars(each.units).items()}
+        return {"kind": "kernel", **variances, "units": units, **{name: packed(part) for name, part in arrays.items()}}
     if isinstance(each, LearnedColumns):
         head = packed(each.heads.mean(axis=0))
         return {"kind": "learned", "wide": _layer(each.wide), "head": head, **_trees(each.oriented, each.trees)}
     if isinstance(each, TreeColumn):
         return {"kind": "trees", **_trees(each.oriented, each.trees)}
     return None
+
+
+def page_coefficients(each: Any, coef: Floats) -> Floats:
+    """Coefficients for the features as the page computes them: kernels between a row and landmarks are not whitened."""
+    if isinstance(each, Concatenate):
+        parts = np.split(coef, np.cumsum([part.n_features_out for part in each.maps])[:-1])
+        return np.concatenate([page_coefficients(part, rows) for part, rows in zip(each.maps, parts)])
+    if isinstance(each, Clipped):
+        return page_coefficients(each.inner, coef)
+    return each.kernel_coefficients(coef) if isinstance(each, KernelFeatures) else coef
+
+
+def _has_kernel(each: Any) -> bool:
+    parts = each.maps if isinstance(each, Concatenate) else [each.inner] if isinstance(each, Clipped) else []
+    return isinstance(each, KernelFeatures) or any(map(_has_kernel, parts))
 
 
 def _layer(each: RandomFeatures) -> dict[str, Any]:

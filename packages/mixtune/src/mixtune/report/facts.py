@@ -18,13 +18,15 @@ from mixtune.arrays import Floats
 from mixtune.choice import MIXTUNE, OWN_ROWS
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.report.columns import ColumnFacts, read_columns, stored_columns
-from mixtune.report.wording import carried_by, plain_value
+from mixtune.report.wording import carried_by, comes_from, plain_value
 
 if TYPE_CHECKING:
     from mixtune.estimators import Candidate, Measures, Sources
 
-#: The family of candidates that are fitted to the focal rows alone.
-FOCAL_FAMILY = "focal only"
+#: The families of candidates that are fitted to the focal rows alone, from zero.
+OWN_FAMILIES = ("focal only", "focal only curves", "own curves")
+#: How names of maps begin that are kernels of Gaussian processes over all domains.
+KERNEL = "kernel"
 #: Of the intervals on the page.
 COVERAGE = 0.9
 #: The paper's bound holds with probability 1 - delta.
@@ -223,9 +225,10 @@ class Facts:
     """All that is shown of a model; the sources by weight, the largest first.
 
     ``candidates`` are the fits that went into the average. ``maps`` are its feature maps, largest share first, and
-    ``carried`` is a sentence on them; both are empty where there is one map only. The errors of candidates and maps are
-    mean squares, as the estimators give them. On the ``log_scale``, errors of candidates, maps and removals are those
-    of the logarithm of the target.
+    ``carried`` is a sentence on them; both are empty where there is one map only. With ``kernel``, the candidates are
+    those of a Gaussian process over all domains, the sentence is on their families, and there are no ``maps``. The
+    errors of candidates and maps are mean squares, as the estimators give them. On the ``log_scale``, errors of
+    candidates, maps and removals are those of the logarithm of the target.
     """
 
     focal: DomainFact
@@ -245,6 +248,7 @@ class Facts:
     estimator: str
     parameters: dict[str, str]
     maps: tuple[Any, ...] = ()
+    kernel: bool = False
     carried: str = ""
     bound: BoundFact | None = None
     target: tuple[str, ...] = ()
@@ -317,8 +321,9 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
         notes=tuple(getattr(inner, "notes_", ())),
         estimator=type(model).__name__,
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
-        maps=maps if len(maps) > 1 else (),
-        carried=carried_by({each.name: each.share for each in maps}, _carried(inner, classes=model is not inner)),
+        maps=maps if len(maps) > 1 and not _has_kernel(maps) else (),
+        kernel=_has_kernel(maps),
+        carried=_carried(inner, maps, classes=model is not inner),
         bound=_bound(getattr(inner, "weights_", None), apart),
     )
 
@@ -505,10 +510,26 @@ def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
     return Gain(*(_finite(value) for value in numbers))
 
 
-def _carried(inner: Any, *, classes: bool) -> str:
-    """What the shares of the maps are shares of: estimators tell those of their first output."""
+def _has_kernel(maps: Sequence[Any]) -> bool:
+    return any(each.name.startswith(KERNEL) for each in maps)
+
+
+def _carried(inner: Any, maps: Sequence[Any], *, classes: bool) -> str:
+    """Which maps, or of a Gaussian process which families of candidates, the prediction comes from."""
+    # Estimators tell the shares of their first output.
     outputs = 1 if np.ndim(inner.coef_) == 1 else np.shape(inner.coef_)[1]
-    return "the prediction" if outputs == 1 else f"the first of {outputs} {'class scores' if classes else 'outputs'}"
+    of = "the prediction" if outputs == 1 else f"the first of {outputs} {'class scores' if classes else 'outputs'}"
+    if _has_kernel(maps):
+        return comes_from({name: math.fsum(shares) for name, shares in family_shares(inner.candidates_)}, of)
+    return carried_by({each.name: each.share for each in maps}, of)
+
+
+def family_shares(candidates: Sequence[Candidate]) -> list[tuple[str, list[float]]]:
+    """The families of candidates and the shares of their candidates, largest family first."""
+    shares: dict[str, list[float]] = {}
+    for each in candidates:
+        shares.setdefault(each.family, []).append(each.share)
+    return sorted(shares.items(), key=lambda item: (-math.fsum(item[1]), item[0]))
 
 
 def _bound(weights: Any, distances: Any) -> BoundFact | None:

@@ -112,8 +112,30 @@
     }
     return sum;
   };
+  const placed = (x, units) => ({
+    linear: Array.from(units.mean, (mean, i) => (x[i] - mean) / units.deviation[i]),
+    curved: Array.from(units.median, (median, i) => {
+      const distance = (x[i] - median) / units.spread[i];
+      return Math.sign(distance) * Math.log1p(Math.abs(distance));
+    }),
+  });
+  const square = (a, b, lengths) => a.reduce((sum, value, i) => sum + ((value - b[i]) / lengths[i]) ** 2, 0);
+  const matern = square => {
+    const distance = Math.sqrt(5 * square);
+    return (1 + distance + 5 / 3 * square) * Math.exp(-distance);
+  };
   const KINDS = {
     inputs: x => x,
+    kernel: (x, map) => {
+      const width = map.lengths.length, at = placed(x, map.units);
+      const rows = flat => Array.from({length: flat.length / width},
+        (_, k) => placed(flat.subarray(k * width, (k + 1) * width), map.units));
+      const line = row => at.linear.reduce((sum, value, i) => sum + value * row.linear[i], 0) / width;
+      const shared = rows(map.landmarks).map(row => map.shared_curve * matern(square(at.curved, row.curved, map.lengths))
+        + map.shared_slopes * line(row) + map.shared_level);
+      const own = rows(map.own_landmarks).map(row => Math.exp(-square(at.curved, row.curved, map.own_lengths) / 2));
+      return [...at.linear, ...shared, ...own];
+    },
     clipped: (x, map) => features(clip(x, map.low, map.high), map.inner),
     splines: (x, map) => map.knots.flatMap((knots, i) => spline(x[i], knots)),
     random: (x, map) => [...hidden(x, map), ...(map.constant ? [1] : [])],

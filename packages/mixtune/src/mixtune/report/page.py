@@ -21,12 +21,13 @@ from markupsafe import Markup
 
 from mixtune._messages import counted
 from mixtune._version import __version__
-from mixtune.choice import MIXTUNE, OWN_ROWS
+from mixtune.choice import MIXTUNE
 from mixtune.files import check_place, write_atomically
 from mixtune.report import _charts as charts
-from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, MOST_OUTPUTS, ClassFact, DomainFact, Facts, read_facts, rmse
+from mixtune.report.facts import COVERAGE, MOST_OUTPUTS, ClassFact, DomainFact, Facts, family_shares, read_facts, rmse
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
 from mixtune.report.wording import (
+    FAMILY_NAMES,
     MAP_NAMES,
     METHOD_NAMES,
     column,
@@ -165,7 +166,7 @@ def templates() -> "Environment":
     )
     words = (can_tell, column, counted, number, percent, shorten, text_or_number)
     tables = (candidates_table, classes_table, datasets_table, maps_table, miss_table, removal_table)
-    shared = (*words, *tables, family_name, family_shares, predicted, zip)
+    shared = (*words, *tables, family_name, families, predicted, zip)
     found.globals |= {each.__name__: each for each in shared}
     found.globals |= {"draw": charts, "inf": math.inf, "once": dict.fromkeys}
     found.globals |= {"COVERAGE": COVERAGE, "HELP_MARGIN": HELP_MARGIN}
@@ -383,16 +384,15 @@ def removal_table(facts: Facts) -> Table:
 
 def family_name(name: str) -> str:
     """A family of candidates as the page calls it: fits to the focal rows are called as in the comparison."""
-    return OWN_ROWS if name == FOCAL_FAMILY else name
+    return FAMILY_NAMES.get(name, name).removeprefix("the ")
 
 
-def family_shares(facts: Facts) -> list[dict[str, Any]]:
+def families(facts: Facts) -> list[dict[str, Any]]:
     """The families of candidates, largest share first."""
-    shares: dict[str, list[float]] = {}
-    for each in facts.candidates:
-        shares.setdefault(each.family, []).append(each.share)
-    found = [{"family": name, "share": math.fsum(parts), "count": len(parts)} for name, parts in shares.items()]
-    return sorted(found, key=lambda each: (-each["share"], each["family"]))
+    return [
+        {"family": name, "share": math.fsum(shares), "count": len(shares)}
+        for name, shares in family_shares(facts.candidates)
+    ]
 
 
 def maps_table(maps: Sequence[Any], meanings: Mapping[str, str]) -> Table:

@@ -8,6 +8,8 @@ from typing import Any
 import markupsafe
 from markupsafe import Markup
 
+from mixtune.choice import OWN_ROWS
+
 MINUS = "\u2212"
 #: How methods are called where they are shown; others keep their names.
 METHOD_NAMES = {"boosting": "boosted trees + domain", "mean": "predict the mean"}
@@ -28,6 +30,15 @@ MAP_NAMES = {
     "learned": "learned columns and splines",
     "boosted": "boosted trees",
 }
+#: Families of candidates of a Gaussian process over all domains, and fits to own rows alone, as sentences name them.
+FAMILY_NAMES = {
+    "shared": "the shared function of all domains",
+    "own curves": "own rows alone with the kernel of all domains",
+    "focal only curves": "own rows alone with a kernel of their own",
+    "focal only": OWN_ROWS,
+}
+#: Shares of less round to nothing and are left to tables.
+SMALLEST_SHARE = 0.005
 #: What neither a page nor a terminal can show: control characters, halves of characters, marks that turn the direction
 #: of the text around.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
@@ -147,10 +158,30 @@ def carried_by(shares: Mapping[str, float], of: str = "the prediction") -> str:
     if len(shares) < 2:
         return ""
     (first, largest), *others = ((MAP_NAMES.get(name, name), share) for name, share in shares.items())
-    # Whole percents: decimals would say more than such shares can. What rounds to nothing is left to tables.
-    rest = "".join(f", {name} {100 * share:.0f}%" for name, share in others if share > 0.005)
-    amount = f"{100 * largest:.0f}%" if rest else "all" if largest == 1 else "nearly all"
-    return f"{first[:1].upper()}{first[1:]} carry {amount} of {of}{rest}."
+    rest = "".join(f", {name} {100 * share:.0f}%" for name, share in others if share > SMALLEST_SHARE)
+    return f"{first[:1].upper()}{first[1:]} carry {_amount(largest, alone=not rest)} of {of}{rest}."
+
+
+def comes_from(shares: Mapping[str, float], of: str = "the prediction") -> str:
+    """One sentence on the families of candidates that the prediction comes from, largest share first.
+
+    Examples
+    --------
+    >>> comes_from({"shared": 0.62, "own curves": 0.3, "focal only": 0.078, "focal only curves": 0.002})
+    '62% of the prediction comes from the shared function of all domains, 30% from own rows alone with the kernel of \
+all domains, 8% from own rows alone.'
+    >>> comes_from({"focal only": 0.998, "shared": 0.002})
+    'Nearly all of the prediction comes from own rows alone.'
+    """
+    (first, largest), *others = ((FAMILY_NAMES.get(name, name), share) for name, share in shares.items())
+    rest = "".join(f", {100 * share:.0f}% from {name}" for name, share in others if share > SMALLEST_SHARE)
+    amount = _amount(largest, alone=not rest)
+    return f"{amount[:1].upper()}{amount[1:]} of {of} comes from {first}{rest}."
+
+
+def _amount(share: float, *, alone: bool) -> str:
+    """A share in whole percents, as decimals would say more than such shares can; ``alone`` if it is the only one."""
+    return f"{100 * share:.0f}%" if not alone else "all" if share == 1 else "nearly all"
 
 
 def column(values: Sequence[float | None], digits: int = 3) -> list[str]:
