@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from benchmarks.transfer.problems import cases, known_problem
+
 from docs import nano
 from mixtune.estimators import RegretOptimalRegressorCV
 
