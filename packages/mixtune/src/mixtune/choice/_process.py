@@ -22,7 +22,7 @@ from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_tr
 
 from mixtune.arrays import Floats, Integers
 from mixtune.choice._choose import by_content, content_order
-from mixtune.choice._families import Fits, Label, Memo, Prior
+from mixtune.choice._families import USED, Fits, Label, Memo, Prior
 from mixtune.choice._kernel_evidence import learn_kernel
 from mixtune.features import Coordinates, DomainKernel, InputUnits, KernelFeatures
 from mixtune.moments import Paths, Rows, Sample
@@ -307,14 +307,18 @@ def process_candidates(rows: int, sources: int) -> tuple[ProcessCandidate, ...]:
 
 @dataclass(frozen=True, eq=False)
 class SharedPrior:
-    """The distribution N(mean, P^{-1}) of the coefficients of the shared function, with the lower root of P."""
+    """The distribution N(mean, P^{-1}) of the coefficients of the shared function, with the lower root of P.
+
+    The sign is -1 where the function of the sources is reversed.
+    """
 
     mean: Floats
     root: Floats
+    sign: float = 1.0
 
     def reversed(self) -> SharedPrior:
         """The prior of the reflected function."""
-        return replace(self, mean=-self.mean)
+        return replace(self, mean=-self.mean, sign=-self.sign)
 
     def halves(self, shared: Floats) -> Floats:
         """Features (n, M) turned so that their inner products are covariances under this prior."""
@@ -469,17 +473,24 @@ class ProcessFamily:
         return fit_candidates(self.process.kernel, self.candidates, prior, rows, tests)
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
-        """The candidates of the focal domain."""
+        """The candidates of the focal domain; of those that the memo says are not used, nothing is computed."""
         focal, kernel = self.process.focal, self.process.kernel
         prior = self.oriented(self.prior_without(allowed), focal)
-        fitted = fit_candidates(kernel, self.candidates, prior, focal, focal.part(slice(0, 0)))
-        heads = np.array([self._head(c, prior, solved) for c, solved in zip(self.candidates, fitted.solved)])
+        used = np.flatnonzero((memo or {}).get(USED, np.ones(len(self.candidates))))
+        candidates = [self.candidates[index] for index in used]
+        fitted = fit_candidates(kernel, candidates, prior, focal, focal.part(slice(0, 0)))
+        heads = np.zeros((len(self.candidates), len(self.shift) + 1))
+        heads[used] = [self._head(candidate, prior, solved) for candidate, solved in zip(candidates, fitted.solved)]
+        left_out, leverages = np.zeros((2, len(self.candidates), len(focal.targets)))
+        left_out[used], leverages[used] = fitted.left_out, fitted.leverages
         transfers = np.array([candidate.family == "shared" for candidate in self.candidates], dtype=np.float64)
-        weights = np.outer(transfers, self._source_weights(prior, allowed))
+        # Where only some candidates are used, nobody asks for the weights of the sources, which cost more than the fits.
+        weights = np.outer(transfers, np.zeros(len(allowed)) if memo else self._source_weights(prior, allowed))
         ridges = np.array([self._ridge(candidate) for candidate in self.candidates])
         # Without its only row, nothing is left of the domain to predict that row from.
-        left_out = fitted.left_out if len(focal.targets) > 1 else np.full_like(fitted.left_out, np.inf)
-        return Fits(Paths(heads, left_out, fitted.leverages), weights, ridges)
+        if len(focal.targets) == 1:
+            left_out[:] = np.inf
+        return Fits(Paths(heads, left_out, leverages), weights, ridges)
 
     def _ridge(self, candidate: ProcessCandidate) -> float:
         focal_only = candidate.family == "focal only"
@@ -488,14 +499,9 @@ class ProcessFamily:
     def _source_weights(self, prior: SharedPrior, allowed: Floats) -> Floats:
         """Parts (N,) of the prior mean at the focal rows that come from each source; reflected ones have none."""
         directions = cho_solve((prior.root, True), self.process.focal.shared.T)
-        reversed_prior = float(self._mean_product(prior, allowed)) < 0
-        signs = -self.process.signs if reversed_prior else self.process.signs
-        weights = np.array([float(np.mean((design @ directions) ** 2)) * len(design) for design, _ in self.whitened])
-        weights = weights * (allowed > 0) * (signs > 0)
+        weights = np.array([float(np.sum((design @ directions) ** 2)) for design, _ in self.whitened])
+        weights = weights * (allowed > 0) * (self.process.signs * prior.sign > 0)
         return weights / weights.sum() if weights.sum() > 0 else weights
-
-    def _mean_product(self, prior: SharedPrior, allowed: Floats) -> float:
-        return float(prior.mean @ self.prior_without(allowed).mean) if self.n_sources else 0.0
 
     def _head(self, candidate: ProcessCandidate, prior: SharedPrior, solved: Floats) -> Floats:
         """Coefficients of all features, about their shift, and of the constant."""

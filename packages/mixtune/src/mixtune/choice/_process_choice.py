@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixtune.arrays import Floats
+from mixtune.arrays import Booleans, Floats
 from mixtune.choice._average import Judgement, TaskErrors, average, mean_products
 from mixtune.choice._choose import Choice, Pool
+from mixtune.choice._families import USED
 from mixtune.choice._maps import FeatureBlock, MapAverage
 from mixtune.choice._model_averaging import ValidationTask, mix
 from mixtune.choice._process import CandidateFits, DomainRows, Process, ProcessFamily
@@ -135,13 +136,17 @@ def _choice(process: Process, focal: Sample, shift: Floats, target_shift: float,
         focal=focal,
         pool=Pool((family,), focal.columns),
         allowed=allowed,
+        memos=[{USED: (shares > 0) | _focal_only(family)}],
     )
 
 
 def _best_alone(family: ProcessFamily, errors: Floats) -> int:
     """The candidate of own rows alone with the smallest error; of kernels that the sources taught, none."""
-    alone = np.array([label[0].startswith("focal only") for label in family.labels])
-    return int(np.argmin(np.where(alone, errors, np.inf)))
+    return int(np.argmin(np.where(_focal_only(family), errors, np.inf)))
+
+
+def _focal_only(family: ProcessFamily) -> Booleans:
+    return np.array([label[0].startswith("focal only") for label in family.labels])
 
 
 def _validated(family: ProcessFamily, seed: int) -> list[_Task]:
