@@ -47,7 +47,9 @@ def test_demo_as_json_repeats_and_errors_are_those_of_unseen_diamonds(tmp_path):
     clean, misleading = first["errors"]["clean"], first["errors"]["misleading"]
     assert misleading["own rows alone"] == pytest.approx(clean["own rows alone"])
     assert misleading["pooled"] > 1.5 * clean["pooled"]
-    assert clean["mixtune"] < misleading["mixtune"] < misleading["own rows alone"]
+    # Misleading grades are reflected, so that mixtune loses hardly anything.
+    assert max(clean["mixtune"], misleading["mixtune"]) < clean["own rows alone"]
+    assert misleading["mixtune"] < 1.05 * clean["mixtune"]
     # On diamonds that no fit has seen: as large as for other twenty diamonds, larger than on those themselves.
     grade = load_diamonds(focal="VS1").focal_domain
     unseen, seen = [], []
