@@ -273,6 +273,11 @@ class ProcessCandidate:
     scale: float = 0.0
 
     @property
+    def free_variance(self) -> float:
+        """The variance of a level of which nothing is assumed; about ridge regression, in proportion to the ridge."""
+        return FREE * max(self.strength, 1.0) if self.family == "focal only" else FREE
+
+    @property
     def label(self) -> Label:
         """What lists of candidates say."""
         if self.family == "focal only":
@@ -366,7 +371,7 @@ def fit_candidates(
     for candidate in candidates:
         if candidate.family == "focal only":
             mean = np.zeros(len(common))
-            covariance, noise = lines + FREE, candidate.strength / rows.weight
+            covariance, noise = lines + candidate.free_variance, candidate.strength / rows.weight
         else:
             transfers = candidate.family == "shared"
             mean = common if transfers else np.zeros(len(common))
@@ -484,7 +489,7 @@ class ProcessFamily:
         left_out, leverages = np.zeros((2, len(self.candidates), len(focal.targets)))
         left_out[used], leverages[used] = fitted.left_out, fitted.leverages
         transfers = np.array([candidate.family == "shared" for candidate in self.candidates], dtype=np.float64)
-        # Where only some candidates are used, nobody asks for the weights of the sources, which cost more than the fits.
+        # Where only some candidates are used, nobody asks for weights of sources, which cost more than the fits.
         weights = np.outer(transfers, np.zeros(len(allowed)) if memo else self._source_weights(prior, allowed))
         ridges = np.array([self._ridge(candidate) for candidate in self.candidates])
         # Without its only row, nothing is left of the domain to predict that row from.
@@ -511,7 +516,7 @@ class ProcessFamily:
         pulled = focal.places.linear.T @ solved / kernel.width
         if candidate.family == "focal only":
             parts = [pulled, np.zeros(focal.shared.shape[1]), np.zeros(own.shape[1])]
-            return self._about(np.concatenate(parts), FREE * float(solved.sum()))
+            return self._about(np.concatenate(parts), candidate.free_variance * float(solved.sum()))
         lines = candidate.strength * kernel.own_slopes * pulled
         curves = candidate.strength * kernel.own_curve * (own.T @ solved)
         shared, level = focal.shared.T @ solved, float(solved.sum())
@@ -538,7 +543,7 @@ class ProcessFamily:
         lines, shared, curves = slice(0, width), slice(width, width + landmarks), slice(width + landmarks, size)
         if candidate.family == "focal only":
             covariance[lines, lines] = np.eye(width) / width
-            covariance[-1, -1] = FREE
+            covariance[-1, -1] = candidate.free_variance
             return self._moved_prior(mean, covariance, candidate.strength)
         covariance[lines, lines] = np.diag(candidate.strength * kernel.own_slopes / width)
         covariance[curves, curves] = candidate.strength * kernel.own_curve * np.eye(size - width - landmarks)

@@ -228,6 +228,8 @@ class Candidate:
     Attributes
     ----------
     family : str
+        Of kernels over all domains: "shared" (the function that domains share, and deviations from it), "own curves"
+        (own rows alone, with that kernel), "focal only" or, without sources, "focal only curves". Of other maps:
         "focal only", "alike", "nearest", "similar", "groups", "stacked" or "pooled";
         "similar" and "pooled" also with ", one level": one intercept for all sources.
     settings : dict
@@ -256,7 +258,8 @@ class MapShare:
     Attributes
     ----------
     name : str
-        "inputs", "splines", "Fourier", "learned" or "boosted"; "all" if a map was given.
+        "kernel", or "kernel 1" and "kernel 2", which were learned from other rows; "inputs", "splines", "Fourier",
+        "learned" or "boosted"; "all" if a map was given.
     share : float
         Its weight in the average.
     n_features : int
