@@ -34,7 +34,7 @@ def test_families_and_maps_are_left_out():
     X, y, sources = problem()
 
     def fit(name):
-        with ablation.changes()[name]():
+        with ablation.several_maps(), ablation.changes()[name]():
             return RegretOptimalRegressorCV().fit(X, y, sources=sources)
 
     assert {each.name for each in fit("without map: Fourier").maps_} == {"inputs", "learned", "splines"}
