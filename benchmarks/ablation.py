@@ -4,7 +4,8 @@ Every number of :class:`mixtune.choice.ChoiceSettings` is halved and doubled, an
 every feature map is left out, one change at a time. The tuned regressor is then fitted to the same cases of the known
 problems as without the change, in both fits with several feature maps, as classifiers, streams and large tables have
 them, in place of one Gaussian process. A line says by how much the error changes, as a geometric mean over cases, with
-its standard error over cases. Results are kept case by case in a CSV file; a run that was cut off goes on where it stopped.
+its standard error over cases. Results are kept case by case in a CSV file; a run that was cut off goes on where it
+stopped.
 """
 
 from __future__ import annotations
