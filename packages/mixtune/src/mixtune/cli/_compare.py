@@ -36,8 +36,8 @@ def compare(
 
     own rows alone: a ridge on the focal rows; pooled: a ridge on all rows; mean
     of local models: the mean of one ridge per domain. These are linear in the
-    columns, or use the random features of --random-features; mixtune also uses
-    splines and other maps made from the rows, unless --linear is given. Boosted
+    columns, or use the random features of --random-features; mixtune also has
+    curves that are learned from the rows, unless --linear is given. Boosted
     trees: gradient boosting on all rows, with the domain as a category. Predict
     the mean: of the focal targets. All choose their settings inside the training
     folds (nested cross-validation); sources take part in every fit and are not

@@ -64,10 +64,10 @@ def fit(
     become year, month, weekday and days, and rows without a target and columns
     that look like identifiers are left out. Notes report what was done.
 
-    Relations may be non-linear: the prediction averages over the columns
-    themselves, splines, columns learned from the other domains, and random
-    Fourier features where columns act together. The output shows how much each
-    of them contributes. With --linear the model is linear in the columns.
+    Relations may be non-linear: the prediction averages over candidates of one
+    Gaussian process over all domains; of classes, streams and large tables over
+    several feature maps. The output shows how much each family or map
+    contributes. With --linear the model is linear in the columns.
 
     Tables that do not fit into memory are read with --stream, or on a Dask
     cluster with --engine dask: the focal rows are kept, and the others enter by
