@@ -190,7 +190,7 @@ def chosen_tasks(domains, rng):
     """Sources with rows to spare, in random order: each takes the role of the focal domain."""
     rows = len(domains[0][1])
     able = [k for k in range(len(domains) - 1) if len(domains[1 + k][1]) >= rows + max(8, rows // 4)]
-    most = 12 if rows <= 100 else 6
+    most = 20 if rows <= 100 else 6
     drawn = list(rng.permutation(able))[:most] if len(domains) > 3 and len(able) > 1 else []
     return drawn * min(most // max(len(drawn), 1), 2)
 
@@ -216,15 +216,15 @@ def average(tasks, left_out, own):
     """Shares of the candidates, from tasks and left-out rows; these decide where the domain is unlike the tasks."""
     focal, rows = mean_products(left_out), left_out.shape[1] / 200
     if not tasks:
-        return least_error(focal / np.diag(focal).min(), 0.1)
+        return least_error(focal / np.diag(focal).min(), 0.04)
     said = np.mean([products / np.diag(products).min() for products, _ in tasks], axis=0)
     relative = focal / np.diag(focal).min()
-    shares = least_error(said + rows * relative, 0.05)
+    shares = least_error(said + rows * relative, 0.02)
     profile = [np.log(shares @ errors / errors[own].min()) for errors in [*(e for _, e in tasks), np.diag(focal)]]
-    stray = max(np.std(profile[:-1]) * (1 + 1 / len(tasks)) ** 0.5, 0.15)
+    stray = max(np.std(profile[:-1]) * (1 + 1 / len(tasks)) ** 0.5, 0.3)
     distance = (profile[-1] - np.mean(profile[:-1])) / stray
-    trust = 1.0 if distance < 1 else np.exp(-0.5 * (distance**2 - 1))
-    return least_error(trust * said + (rows + 1 - trust) * relative, 0.05)
+    trust = 1.0 if distance < 2 else np.exp(-0.5 * (distance**2 - 4))
+    return least_error(trust * said + (rows + 1 - trust) * relative, 0.02)
 
 
 def least_error(products, pull):

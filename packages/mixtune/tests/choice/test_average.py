@@ -97,6 +97,6 @@ def test_a_single_row_leaves_the_choice_to_the_tasks():
     products = np.diag([1.0, 4.0, 9.0])
     task = TaskErrors(products, np.diagonal(products))
     single = Judgement([task], None, rows=1.0, own=own)
-    np.testing.assert_allclose(average(single), least_error(products, 0.05))
+    np.testing.assert_allclose(average(single), least_error(products, 0.02))
     np.testing.assert_allclose(average(replace(single, tasks=[])), [0.5, 0.5, 0.0])
     np.testing.assert_allclose(average(replace(single, tasks=[], own=np.ones(3, dtype=bool))), np.full(3, 1 / 3))

@@ -22,15 +22,16 @@ from mixtune.arrays import Booleans, Floats
 #: Focal rows whose left-out errors count as much as all validation tasks.
 FOCAL_ROWS = 200.0
 #: Added to the errors of single candidates, relative to the smallest: among equals, shares are equal.
-PULL = 0.05
+PULL = 0.02
 #: Residuals are clipped at so many robust standard deviations of their candidate: a few outliers must not decide.
 LARGEST_RESIDUAL = 5.0
 #: The median absolute value of a standard normal variable.
 NORMAL_MEDIAN = 0.6745
 #: Errors below this part of the targets' variance count as equal.
 NEGLIGIBLE = 1e-12
-#: Between domains, the logarithm of the error of the average over that of own rows strays by at least so much.
-SMALLEST_STRAY = 0.15
+#: Between domains, the logarithm of the error of the average over that of own rows strays by at least so much, and
+#: tasks explain so many times their spread. With half of both, few rows move shares that tasks know better.
+SMALLEST_STRAY, EXPLAINED = 0.3, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def _trust(tasks: Sequence[TaskErrors], products: Floats, own: Booleans, shares:
     focal = _profile(np.diagonal(products), shares, own)
     stray = max(float(np.std(profiles)) * (1.0 + 1.0 / len(profiles)) ** 0.5, SMALLEST_STRAY)
     distance = (focal - float(np.mean(profiles))) / stray
-    return 1.0 if distance <= 1.0 else float(np.exp(-0.5 * (distance**2 - 1.0)))
+    return 1.0 if distance <= EXPLAINED else float(np.exp(-0.5 * (distance**2 - EXPLAINED**2)))
 
 
 def _profile(errors: Floats, shares: Floats, own: Booleans) -> float:

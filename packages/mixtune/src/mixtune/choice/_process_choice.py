@@ -17,7 +17,7 @@ from mixtune.choice._process import CandidateFits, DomainRows, Process, ProcessF
 from mixtune.moments import Sample
 
 #: Validation tasks, with few focal rows and with many; and of one source, at most, with other rows each time.
-FEW_TASKS, MANY_TASKS, TASKS_PER_SOURCE = 12, 6, 2
+FEW_TASKS, MANY_TASKS, TASKS_PER_SOURCE = 20, 6, 2
 #: Up to this many focal rows are few; beyond the second number, left-out rows say all.
 FEW_ROWS, VALIDATED_ROWS = 100, 1000
 #: Most rows to test a task on; and fewest rows to spare for it.
