@@ -22,7 +22,7 @@ import numpy as np
 
 from mixtune import files
 from mixtune.errors import DataError
-from mixtune_federated._keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, agree, derive, keystream, public_of
+from mixtune_federated._keys import KEY_BYTES, SEAL_BYTES, SIGNATURE_BYTES, agree, derive, keystream, public_of
 from mixtune_federated._messages import canonical, hashed
 from mixtune_federated._policy import RefusedError
 from mixtune_federated._study import Study
@@ -34,7 +34,7 @@ Ring = np.ndarray[Any, np.dtype[np.uint64]]
 PRIME = 2**256 + 297
 SHARE_BYTES = KEY_BYTES + 1
 #: Bytes of a share sealed to one neighbour.
-BOX_BYTES = KEY_BYTES + SHARE_BYTES + TAG_BYTES
+BOX_BYTES = SHARE_BYTES + SEAL_BYTES
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 #: Bits of a signed ring element without its sign.
 RING_BITS = 63
@@ -204,7 +204,7 @@ class Announcement:
         order = [name for name in study.sources if name in weights]
         if list(roster) != order:
             raise RefusedError("a sum over other members than the study's", "all must be members")
-        if min(*weights.values(), focal) < 0 or abs(sum(weights.values()) + focal - 1) > 1e-9:
+        if not (min(*weights.values(), focal) >= 0 and abs(sum(weights.values()) + focal - 1) <= 1e-9):
             raise RefusedError("weights that are negative or do not sum to 1", "no sum needs them")
         return cls(study, first, roster, weights, focal, exponents, public, signatures)
 

@@ -1,16 +1,17 @@
 """Messages: a header in the clear, what is sealed to the recipients, and the signature of the sender, in one file.
 
-A message is a safetensors file with a JSON header (:mod:`mixtune.files`). The header says which study it belongs to,
-who sent it, to whom, which request it answers, and in plain words what is inside. The content is encrypted under a key
-of its own, and that key is sealed to each recipient. A relay sees the header and the sizes.
+A message is a safetensors file with a JSON header (:mod:`mixtune.files`). The header says which study it belongs to
+(by its fingerprint, so that it holds for one list of members), who sent it, to whom, in which step, which request it
+answers, under which file name, and in plain words what is inside. The content is a Fernet token, whose key is sealed
+to each recipient for this header alone. The signature is over header and content. A relay sees the header and sizes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,20 +19,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from mixtune import checks, files
 from mixtune.errors import DataError
-from mixtune_federated._keys import KEY_BYTES, TAG_BYTES, Card, Key, decrypt, encrypt
+from mixtune_federated._keys import KEY_BYTES, SEAL_BYTES, Card, Key, agree, check_not_kept, derive, public_of
 from mixtune_federated._types import Arrays
 
 FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
-VERSION = 1
+VERSION = 2
 #: Messages beyond this many bytes are refused before they are read.
 MOST_BYTES = 2**26
 #: What a coordinator may ask, and in which step of a run. Members give one answer in each step, so that whatever must
 #: not be answered twice has one step.
 STEPS = {"moments": 1, "ranks": 2, "parts": 3, "plays": 4, "keys": 1, "sums": 2, "shares": 3, "terms": 3, "trials": 4}
-_SLOT = KEY_BYTES + KEY_BYTES + TAG_BYTES
+#: Bytes of a sealed key, by the version of the message.
+_SLOTS = {1: KEY_BYTES + SEAL_BYTES, 2: len(Fernet.generate_key()) + SEAL_BYTES}
 _FIELDS = {"kind": str, "version": int, "study": str, "sender": str, "recipients": list, "step": int}
 _FIELDS |= {"reply_to": str, "says": list, "public": dict}
 
@@ -44,8 +49,8 @@ class Message:
     ----------
     header : dict
         ``kind`` ("request" or "answer"), ``version``, ``study`` (its fingerprint), ``sender``, ``recipients``,
-        ``step``, ``reply_to`` (the digest of the request that an answer answers), ``says`` (plain words) and ``public``
-        (what everybody may read).
+        ``step``, ``reply_to`` (the digest of the request that an answer answers), ``file`` (the name of the file, or
+        nothing), ``says`` (plain words) and ``public`` (what everybody may read).
     arrays : dict
         The sealed content and its keys.
     content : bytes
@@ -83,7 +88,8 @@ class Message:
         return len(self.content)
 
     def save(self, path: str | Path) -> Path:
-        """Write the file whole or not at all."""
+        """Write the file whole or not at all; a key or a ledger is never replaced."""
+        check_not_kept(Path(path))
         return files.write_file(Path(path), self.content, example="answer.mxf")
 
     def open(self, key: Key) -> tuple[dict[str, Any], Arrays]:
@@ -92,12 +98,26 @@ class Message:
         what = f'the {self.kind} of "{self.sender}"'
         if key.name not in recipients:
             raise DataError(f'{what} is for {", ".join(recipients[:5])}, not for "{key.name}"', code="wrong-key")
-        slot, payload = self.arrays.get("keys"), self.arrays.get("payload")
-        if slot is None or payload is None or slot.shape != (len(recipients), _SLOT):
+        slots, payload, version = self.arrays.get("keys"), self.arrays.get("payload"), self.header["version"]
+        if slots is None or payload is None or slots.shape != (len(recipients), _SLOTS[version]):
             raise DataError(f"{what} lacks what is sealed; ask for it again")
-        context = _text(self.header)
-        inner = key.open(slot[recipients.index(key.name)].tobytes(), what, context)
-        return files.unpack(decrypt(inner, payload.tobytes(), context, what), form=CONTENT_FORM, where=what)
+        context, sealed = _text(self.header), slots[recipients.index(key.name)].tobytes()
+        unseal = _unseal_first_version if version == 1 else _unseal
+        try:
+            content = unseal(key, sealed, payload.tobytes(), context, what)
+        except (InvalidTag, InvalidToken, ValueError) as error:
+            raise DataError(f"{what} cannot be opened: it was altered; ask for it again", code="wrong-key") from error
+        return files.unpack(content, form=CONTENT_FORM, where=what)
+
+    def reopened(self, key: Key) -> tuple[dict[str, Any], Arrays]:
+        """What the message says, for its sender, who made the key of the content from its own key."""
+        what = f'the {self.kind} of "{self.sender}"'
+        try:
+            token = urlsafe_b64encode(self.arrays["payload"].tobytes())
+            content = Fernet(_sender_key(key, _text(self.header))).decrypt(token)
+        except (InvalidToken, KeyError) as error:
+            raise DataError(f'{what} was not made with the key of "{key.name}"; pass the key of the sender') from error
+        return files.unpack(content, form=CONTENT_FORM, where=what)
 
     def check(self, card: Card) -> None:
         """Refuse a message that this member did not sign."""
@@ -127,6 +147,7 @@ def write_message(
     step: int,
     says: Sequence[str],
     reply_to: str = "",
+    file: str = "",
     public: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Any] | None = None,
@@ -134,11 +155,12 @@ def write_message(
     """Seal ``spec`` and ``arrays`` to the recipients, and sign the whole."""
     header = {"kind": kind, "version": VERSION, "study": study, "sender": key.name, "step": step}
     header |= {"recipients": [card.name for card in recipients], "reply_to": reply_to}
-    header |= {"says": list(says), "public": dict(public or {})}
-    context, inner = _text(header), os.urandom(KEY_BYTES)
-    payload = encrypt(inner, files.pack(spec or {}, arrays or {}, form=CONTENT_FORM), context)
+    header |= {"says": list(says), "public": dict(public or {}), "file": file}
+    context = _text(header)
+    inner = _sender_key(key, context)
+    payload = urlsafe_b64decode(Fernet(inner).encrypt(files.pack(spec or {}, arrays or {}, form=CONTENT_FORM)))
     slots = b"".join(card.seal(inner, context) for card in recipients)
-    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT)
+    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOTS[VERSION])
     held = {"payload": np.frombuffer(payload, dtype=np.uint8), "keys": keys}
     signature = key.sign(_signed(header, held))
     content = files.pack({"header": header, "signature": signature.hex()}, held, form=FORM)
@@ -146,7 +168,7 @@ def write_message(
 
 
 def read_message(source: str | Path | bytes, *, most_bytes: int = MOST_BYTES) -> Message:
-    """Read a message; its size and shape are checked here, its signature by :meth:`Message.check`."""
+    """Read a message; its size, shape and file name are checked here, its signature by :meth:`Message.check`."""
     where = "the message" if isinstance(source, bytes) else str(source)
     if isinstance(source, bytes):
         content, size = source, len(source)
@@ -164,9 +186,14 @@ def read_message(source: str | Path | bytes, *, most_bytes: int = MOST_BYTES) ->
     header = spec.get("header")
     if not isinstance(header, dict) or any(type(header.get(name)) is not kind for name, kind in _FIELDS.items()):
         raise DataError(f"{where} is not a message: its header is incomplete; ask for it again")
-    if header["version"] > VERSION:
+    if header["version"] not in _SLOTS:
         raise DataError(
             f"{where} is of version {header['version']}, this mixtune reads up to {VERSION}; update mixtune"
+        )
+    name = header.get("file")
+    if name and not isinstance(source, bytes) and Path(source).name != name:
+        raise DataError(
+            f"{where} was signed as {name!r}; give it this name again, or ask the sender", code="other-name"
         )
     texts = [*header["recipients"], *header["says"]]
     if header["kind"] not in ("request", "answer") or not all(isinstance(text, str) for text in texts):
@@ -197,3 +224,21 @@ def _text(header: Mapping[str, Any]) -> bytes:
 
 def _signed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     return hashed(_text(header), files.array_digest(arrays).encode())
+
+
+def _sender_key(key: Key, context: bytes) -> bytes:
+    """The key of a message's content, which the sender can make again."""
+    return urlsafe_b64encode(key.secret(b"content", hashed(context)))
+
+
+def _unseal(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
+    """The content of a message."""
+    return Fernet(key.open(sealed, what, context)).decrypt(urlsafe_b64encode(payload))
+
+
+def _unseal_first_version(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
+    """The content of a message of version 1: ChaCha20-Poly1305 with keys that serve once."""
+    public, text = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
+    once = derive(agree(key.sealing, public), salt=public + public_of(key.sealing), info=b"mixtune/1 seal")
+    inner = ChaCha20Poly1305(once).decrypt(bytes(12), text, context)
+    return ChaCha20Poly1305(inner).decrypt(bytes(12), payload, context)

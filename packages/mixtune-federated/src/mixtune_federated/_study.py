@@ -23,7 +23,7 @@ from mixtune.data import CsvFormat, TableEncoder, read_training
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import columns_and_random, to_spec
 from mixtune.moments import Rows
-from mixtune_federated._keys import Card, Key
+from mixtune_federated._keys import Card, Key, check_name, check_not_kept
 from mixtune_federated._messages import MOST_BYTES, Message, canonical, write_message
 from mixtune_federated._policy import Policy
 from mixtune_federated._types import Floats
@@ -177,9 +177,11 @@ class Study:
         checks.check_choice("method", self.method, METHODS)
         if self.limits.confirm and self.level == 2 and self.method == "tuned":
             raise ParameterError("confirm goes with the fixed method, or with level 3; the tuned one needs other sums")
+        for name in (self.name, self.focal):
+            check_name(name)
         names = [card.name for card in self.members]
-        if len(set(names)) < len(names) or "" in names:
-            raise DataError("two members of the study have the same name, or one has none; give each its own")
+        if len({name.casefold() for name in names}) < len(names):
+            raise DataError("two members of the study have the same name, up to capital letters; give each its own")
         found = hashlib.sha256(canonical(to_spec(self.feature_map)[0])).hexdigest()
         if self.map_hash not in ("", found):
             raise DataError(
@@ -280,6 +282,12 @@ class Study:
     def fingerprint(self) -> str:
         """SHA-256 of the whole study."""
         return hashlib.sha256(canonical(self.to_dict())).hexdigest()
+
+    @property
+    def columns_hash(self) -> str:
+        """SHA-256 of what rows are turned into: sums of the same columns can be compared."""
+        told = self.to_dict()
+        return hashlib.sha256(canonical([told[name] for name in ("target", "features", "columns")])).hexdigest()
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -386,6 +394,24 @@ class Study:
             raise DataError(f"{problem}; {remedy}", code="other-levels")
         return Rows(X, y)
 
+    def identifiers(
+        self, table: Any, identifier: str | Sequence[Any], count: int, *, csv: CsvFormat | None = None
+    ) -> list[str]:
+        """Whose each of ``count`` rows is, by a column of the table, or as given."""
+        values, what = identifier, "identifier"
+        if isinstance(identifier, str):
+            if isinstance(table, Rows):
+                raise DataError("rows have no column of identifiers; pass the identifier of each row")
+            # A column of labels is read as it is written.
+            whole = replace(self.encoder, domain=identifier).table(table, csv=csv)
+            if identifier not in whole.column_names:
+                raise DataError(f'there is no column "{identifier}"; name the one that says whose a row is')
+            values, what = whole.column(identifier).to_pylist(), f'"{identifier}"'
+        names = ["" if value is None else str(value).strip() for value in values]
+        if len(names) != count or not all(names):
+            raise DataError(f"{what} must say whose each of the {count} rows is; fill the gaps", code="missing-values")
+        return names
+
     def prepared(self, rows: Rows) -> Rows:
         """Features, and targets about the shift of the study: what sums are taken of."""
         return Rows(np.asarray(self.feature_map.transform(rows.X)), rows.y - self.target_shift)
@@ -462,7 +488,8 @@ class Study:
             raise DataError(f"the study is not valid TOML: {error}; copy it again") from error
 
     def save(self, path: str | Path) -> Path:
-        """Write the file whole or not at all."""
+        """Write the file whole or not at all; a key or a ledger is never replaced."""
+        check_not_kept(Path(path))
         return files.write_file(Path(path), self.to_toml().encode(), example="study.toml")
 
     @classmethod

@@ -18,8 +18,9 @@ from mixtune import checks, files
 from mixtune.errors import DataError, MixtuneError
 from mixtune_federated._coordinator import Coordinator
 from mixtune_federated._keys import Key
+from mixtune_federated._ledger import Ledger
 from mixtune_federated._messages import Message, read_message
-from mixtune_federated._policy import Ledger, Policy
+from mixtune_federated._policy import Policy
 from mixtune_federated._site import Site
 from mixtune_federated._study import Study
 

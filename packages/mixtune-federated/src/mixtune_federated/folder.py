@@ -19,7 +19,7 @@ from typing import Any
 from mixtune import files
 from mixtune.errors import MixtuneError
 from mixtune_federated._coordinator import Exchange
-from mixtune_federated._keys import PLACES, Key
+from mixtune_federated._keys import Key
 from mixtune_federated._messages import Message, read_message
 from mixtune_federated._policy import Policy
 from mixtune_federated._site import Site
@@ -28,8 +28,6 @@ from mixtune_federated._study import Study
 #: Seconds between two looks into the folder.
 LOOK = 0.05
 _DONE = "done"
-#: What members import when they first need it (pyarrow imports pandas): one process does so for all of them.
-_PRELOADED = ("pandas", *(f"cryptography.{place}" for place in PLACES))
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ def exchange_by_processes(
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     if hasattr(context, "set_forkserver_preload"):
         private = Study.load(folder.path / "study.toml").level == 3
-        context.set_forkserver_preload([__name__, *_PRELOADED, *(["opendp.prelude"] if private else [])])
+        context.set_forkserver_preload([__name__, "pandas", *(["opendp.prelude"] if private else [])])
     running: list[tuple[Any, list[str]]] = []
     for place in range(min(processes, len(tables))):
         own = dict(list(tables.items())[place::processes])
