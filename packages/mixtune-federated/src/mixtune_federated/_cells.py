@@ -50,20 +50,22 @@ def _levels(columns: Floats, share: Floats, least: int) -> tuple[Floats, list[tu
     The first one is that of a constant, which nobody is left out of; a union of columns that exclude one another counts
     as one column, since the level that is left has no column of its own.
     """
-    codes = {(place,): _coded(column, share) for place, column in enumerate(columns.T)}
+    codes: dict[tuple[int, ...], Integers] = {}
+    for place, column in enumerate(columns.T):
+        codes[(place,)] = _coded(column, share)
     binary = {owner: code for owner, code in codes.items() if code.max() == 1}
     for owner in list(binary):
-        union, members = binary[owner], owner
+        union, members = binary[owner], list(owner)
         for other in [each for each in binary if len(each) == 1 and each != owner]:
             if not np.any(union & binary[other]):
-                union, members = union | binary[other], (*members, *other)
+                union, members = union | binary[other], [*members, *other]
         binary[tuple(sorted(members))] = union
     made = [*codes.items(), *((owner, code) for owner, code in binary.items() if len(owner) > 1)]
     alone = len(made)
     if len(binary) <= MOST_PAIRED:
-        for one, other in combinations(binary, 2):
-            made += [((*one, *other), binary[one] + sign * binary[other] + 1) for sign in (1, -1)]
-    hits, owners, simple = [np.zeros(len(share))], [()], [0]
+        for first, second in combinations(binary, 2):
+            made += [((*first, *second), binary[first] + sign * binary[second] + 1) for sign in (1, -1)]
+    hits, owners, simple = [np.zeros(len(share))], list[tuple[int, ...]]([()]), [0]
     for place, (owner, code) in enumerate(made):
         for level in np.flatnonzero(np.bincount(code, share) >= least):
             simple += [len(hits)] if place < alone else []

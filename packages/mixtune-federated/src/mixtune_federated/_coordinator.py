@@ -211,12 +211,12 @@ class Coordinator:
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def ask(self, messages: Iterable[Message | str | Path | bytes] = ()) -> Message:
-        """The next request, after the messages so far; the first one without any."""
+    def ask(self, messages: Iterable[Message | str | Path | bytes] = (), *, file: str = "") -> Message:
+        """The next request, after the messages so far; the first one without any. It holds under its file name."""
         known, study = self._log(messages), self.study
         asked = self._next(known)
         to, says, spec, arrays = getattr(self, f"_ask_{asked}")(known)
-        header: dict[str, Any] = {"kind": "request", "step": STEPS[asked], "public": {"ask": asked}}
+        header: dict[str, Any] = {"kind": "request", "step": STEPS[asked], "public": {"ask": asked}, "file": file}
         # The coordinator reads its own requests again when it combines.
         made = study.write(self.key, (*to, study.focal), says, {"ask": asked, **spec}, arrays=arrays, **header)
         self._sent.append(made)

@@ -184,13 +184,11 @@ class Ledger:
 
     def _tokens(self, about: People | dict[str, Any], key: str) -> set[str] | None:
         """The tokens of people; None where a table counts as one, or where tokens are of another key."""
-        if isinstance(about, People):
-            whole, theirs, marks = about.whole, about.key, about.marks
-        else:
-            whole, theirs, marks = about.get("whole", True), about.get("key"), ()
-        if whole or theirs != key:
+        told = {"whole": True, **about} if isinstance(about, dict) else {"whole": about.whole, "key": about.key}
+        if told["whole"] or told["key"] != key:
             return None
-        return {mark[:_DIGITS] for mark in marks or self._marks(about)}
+        marks = self._marks(about) if isinstance(about, dict) else about.marks
+        return {mark[:_DIGITS] for mark in marks}
 
     def _read(self) -> None:
         """All entries of the file; an error where lines were changed or are gone."""
@@ -200,7 +198,7 @@ class Ledger:
             lines = self._content.splitlines()
             self.entries = [dict(json.loads(line)) for line in lines]
             hashes = ["", *(hashlib.sha256(line).hexdigest() for line in lines)]
-            head = json.loads(self._head.read_bytes()) if self._head.exists() else {"lines": 0, "last": ""}
+            head: Any = json.loads(self._head.read_bytes()) if self._head.exists() else {"lines": 0, "last": ""}
             chained = all(entry.get("previous", last) == last for entry, last in zip(self.entries, hashes))
             # A crash between both files leaves one line more than the second one knows of.
             linked = sum("previous" in entry for entry in self.entries)

@@ -36,6 +36,8 @@ SHARE_BYTES = KEY_BYTES + 1
 #: Bytes of a share sealed to one neighbour.
 BOX_BYTES = SHARE_BYTES + SEAL_BYTES
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
+#: Powers of two of floating-point numbers are smaller.
+MOST_EXPONENT = 1100
 #: Bits of a signed ring element without its sign.
 RING_BITS = 63
 
@@ -50,7 +52,8 @@ def to_ring(values: Floats, exponent: int, count: int) -> Ring:
     """
     if not np.all(np.isfinite(values)):
         raise DataError("sums hold NaN or infinity; check the rows")
-    scaled = np.ldexp(values, exponent)
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(values, exponent)
     if np.max(np.abs(scaled), initial=0.0) * count >= 2.0**RING_BITS:
         problem = "a sum is larger than the agreed range, so that the total could overflow"
         raise DataError(f"{problem}; ask for a request made from the sizes of these rows", code="out-of-range")
@@ -201,6 +204,8 @@ class Announcement:
             first, focal = str(spec["first"]), float(spec["focal_weight"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"the request is incomplete ({error}); ask for it again") from error
+        if any(abs(exponent) > MOST_EXPONENT for exponent in exponents.values()):
+            raise RefusedError("numbers of a size that there is not", "no sum needs them")
         order = [name for name in study.sources if name in weights]
         if list(roster) != order:
             raise RefusedError("a sum over other members than the study's", "all must be members")

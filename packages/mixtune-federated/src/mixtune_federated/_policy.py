@@ -20,9 +20,9 @@ from mixtune.moments import Moments, Rows
 from mixtune_federated._cells import LARGEST_OF_FEW, LARGEST_OF_ONE, concentration, few_people
 from mixtune_federated._types import Floats, Integers
 
-#: The most of what focal sums weigh, in a member's own units, that may lie in one direction: with more, a score would
-#: tell one coefficient of the member's model.
-LARGEST_DIRECTION = 0.9
+#: Of focal sums, in a member's own units, the most that may lie in one direction, and by how much the mean square of
+#: targets may exceed the member's own: beyond that, a score would tell one coefficient of the member's model.
+LARGEST_DIRECTION, LARGEST_TARGET = 0.95, 100.0
 
 
 class RefusedError(DataError):
@@ -131,23 +131,23 @@ class Policy:
             share, combined = concentration(columns, places, most)
             if share > limit:
                 sizes = np.abs(combined) * np.std(columns, axis=0)
-                told = tuple(names[place] for place in np.flatnonzero(sizes >= 0.1 * sizes.max()) if place < len(names))
+                large = np.flatnonzero(sizes[: len(names)] >= 0.1 * sizes.max()).tolist()
+                told = tuple(names[place] for place in large)
                 people = "1 person makes" if most == 1 else f"fewer than {least} people make"
                 why = f"{people} up {share:.4g} of a combination of them: clip rare values, or leave columns out"
                 asked = f"sums over {checks.quoted(told)}" if told else "sums over parts of the rows"
                 raise RefusedError(asked, why, code="small-cell", columns=told)
 
     def check_probe(self, focal: Moments, own: Moments) -> None:
-        """Refuse to score a model on sums that lie in one direction, of features or targets, in units of own rows."""
-        if self.least_cell < 2:
-            return
-        theirs, mine = (_joint(moments) / moments.count for moments in (focal, own))
-        values, vectors = np.linalg.eigh(mine)
+        """Refuse to score a model on sums that ask for one of its coefficients, in units of own rows."""
+        values, vectors = np.linalg.eigh(np.asarray(own.gram) / own.count)
         units = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))
-        weighed = np.linalg.eigvalsh(units.T @ theirs @ units)
+        weighed = np.linalg.eigvalsh(units.T @ np.asarray(focal.gram) @ units)
         share = float(weighed[-1] / np.sum(np.maximum(weighed, 0.0)))
-        if share > LARGEST_DIRECTION:
-            why = f"{share:.0%} of them lies in one direction: the score would tell one coefficient of this member"
+        larger = float(focal.square) / focal.count > LARGEST_TARGET * float(own.square) / own.count
+        if self.least_cell > 1 and (share > LARGEST_DIRECTION or larger):
+            told = "their targets are far too large" if larger else f"{share:.0%} of them lies in one direction"
+            why = f"{told}: the score would tell one coefficient of this member"
             raise RefusedError("a score on sums of the focal rows", why, code="probe")
 
     def check_weights(self, weights: Mapping[str, float]) -> None:
@@ -162,9 +162,3 @@ class Policy:
         if share > self.largest_share:
             why = f"{self.largest_share:.0%} is the most that one may have"
             raise RefusedError(f'a sum of which {share:.0%} is "{name}"', why, code="one-hot")
-
-
-def _joint(moments: Moments) -> Floats:
-    """Sums of all products of features, the constant and the target."""
-    cross = np.asarray(moments.cross)[:, None]
-    return np.block([[np.asarray(moments.gram), cross], [cross.T, np.reshape(moments.square, (1, 1))]])

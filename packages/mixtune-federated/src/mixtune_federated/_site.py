@@ -467,7 +467,7 @@ def check_leverages(policy: Policy, X: Floats, quadratics: Floats) -> None:
     matrices[:, range(width), range(width)] = quadratics[:, width + 1 : 2 * width + 1] / 2
     matrices[:, *np.triu_indices(width, 1)] = quadratics[:, 2 * width + 1 :] / 2
     matrices = matrices + matrices.transpose(0, 2, 1)
-    triangle = np.linalg.qr(V, mode="r")
+    triangle = np.linalg.qr(V)[1]
     values = np.linalg.eigvalsh(triangle @ matrices @ triangle.T) if np.all(np.isfinite(matrices)) else np.array([-1.0])
     if np.min(values) < -ROUNDING or np.max(values) > 1 + ROUNDING:
         raise RefusedError("residuals under leverages that are none", "they would single out rows", code="bad-rows")

@@ -91,7 +91,7 @@ def write_app(
 
 
 def make_client_app() -> Any:
-    """The ClientApp of a member; its node config has ``study``, ``data`` and ``key``, and may have ``policy``.
+    """The ClientApp of a member; its node config has ``study``, ``data``, ``key``, maybe ``policy``, ``identifier``.
 
     Examples
     --------
@@ -147,7 +147,8 @@ def answer_request(content: bytes, settings: Mapping[str, Any]) -> dict[str, Any
             return {}
         policy = Policy.load(settings["policy"]) if "policy" in settings else Policy()
         ledger = Ledger(Path(settings["key"]).with_suffix(".ledger"))
-        site = Site(Study.load(settings["study"]), settings["data"], key, policy, ledger=ledger)
+        study, identifier = Study.load(settings["study"]), settings.get("identifier")
+        site = Site(study, settings["data"], key, policy, ledger=ledger, identifier=identifier)
         return {"file": site.answer(request).content}
     except MixtuneError as error:
         return {"refused": str(error), "name": name}
