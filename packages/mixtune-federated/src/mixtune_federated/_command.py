@@ -15,6 +15,7 @@ from mixtune import checks
 from mixtune.cli import inputs as reading
 from mixtune.cli import outputs
 from mixtune.errors import DataError, ParameterError
+from mixtune_federated._types import Values
 
 if TYPE_CHECKING:
     from mixtune_federated import Combined, Key, Policy, Site, Study
@@ -394,7 +395,7 @@ def _simulated(
         study.save(folder.path / "study.toml")
         for name in tables if trial.transport == "flower" else study.sources:
             keys[name].save(folder.key_path(name))
-        options: dict[str, Any] = {"timeout": trial.timeout, "step": step}
+        options: Values = {"timeout": trial.timeout, "step": step}
         if trial.transport == "files":
             own = {name: tables[name] for name in study.sources}
             options |= {"processes": trial.processes, "policy": _policy(trial.policy), "faults": faults}
@@ -414,7 +415,7 @@ def _simulated(
         return coordinator.combine(messages, require_all=require_all)
 
 
-def _finish(combined: Combined, focal: Path, result: ResultOptions) -> dict[str, Any]:
+def _finish(combined: Combined, focal: Path, result: ResultOptions) -> Values:
     """The model, its files, and what there is to say."""
     from mixtune_federated import FederatedRegressor
 
@@ -455,7 +456,7 @@ def _difference(combined: Combined, tables: dict[str, Path]) -> float:
     return float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs)))
 
 
-def _show(document: dict[str, Any], result: ResultOptions) -> None:
+def _show(document: Values, result: ResultOptions) -> None:
     if result.as_json:
         outputs.print_json(document)
         return

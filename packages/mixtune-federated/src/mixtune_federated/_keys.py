@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mixtune import files
 from mixtune.errors import DataError
+from mixtune_federated._types import File, Values
 
 #: Bytes of a public key, of a signature, and by which a sealed text is longer than the text.
 KEY_BYTES, SIGNATURE_BYTES, SEAL_BYTES = 32, 64, 48
@@ -105,7 +106,7 @@ class Card:
             raise DataError(f'the keys of "{self.name}" must have {KEY_BYTES} bytes; copy the member\'s card again')
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
+    def from_dict(cls, values: Values) -> Self:
         try:
             name, signing, sealing = (values[key] for key in ("name", "signing", "sealing"))
             return cls(str(name), bytes.fromhex(signing), bytes.fromhex(sealing))
@@ -180,7 +181,7 @@ class Key:
         """A secret for one purpose: the same again for the same ``salt``, so that nothing has to be kept."""
         return derive(self.sealing, salt=salt, info=b"mixtune/1 " + purpose)
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: File) -> Path:
         """Write a file that only its owner can read; an existing file is never replaced."""
         path = Path(path)
         files.check_place(path, "member.key")
@@ -200,7 +201,7 @@ class Key:
         return path
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: File) -> Self:
         """Read a file of :meth:`save`."""
         path = Path(path)
         try:

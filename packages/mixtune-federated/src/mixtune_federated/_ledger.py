@@ -26,7 +26,7 @@ from filelock import FileLock
 from mixtune import files
 from mixtune.errors import DataError
 from mixtune.moments import Rows
-from mixtune_federated._types import Integers
+from mixtune_federated._types import Integers, Values
 
 #: Hexadecimal digits of the token of a person, and of the hash of its rows that follows it.
 _DIGITS = 16
@@ -97,7 +97,7 @@ class Ledger:
     """
 
     path: Path | None = None
-    entries: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[Values] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._lock: Any = threading.RLock()
@@ -116,12 +116,12 @@ class Ledger:
                 self._read()
             yield
 
-    def shared(self, people: People) -> list[dict[str, Any]]:
+    def shared(self, people: People) -> list[Values]:
         """Earlier answers that are, or may be, about some of these people."""
         mine = self._tokens(people, people.key)
         return [entry for entry in self.entries if _meet(mine, self._tokens(entry, people.key))]
 
-    def apart(self, entry: dict[str, Any], people: People) -> int:
+    def apart(self, entry: Values, people: People) -> int:
         """How many people the rows of an earlier answer and these differ by."""
         before, now = set(self._marks(entry)), set(people.marks)
         return max(len(before - now), len(now - before))
@@ -166,7 +166,7 @@ class Ledger:
         if self.answered(data=data, request=request):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry: dict[str, Any] = {"format": "mixtune-ledger", "time": now, "study": study, "data": data, "step": step}
+        entry: Values = {"format": "mixtune-ledger", "time": now, "study": study, "data": data, "step": step}
         entry |= {"request": request, "epsilon": epsilon, "run": run, **more}
         entry |= {"answer": base64.b64encode(answer).decode()} if answer else {}
         if people is not None:
@@ -178,11 +178,11 @@ class Ledger:
             else:
                 self._add(entry)
 
-    def _marks(self, entry: dict[str, Any]) -> list[str]:
+    def _marks(self, entry: Values) -> list[str]:
         """The marks of the people behind an entry, which stand in the first one about the same rows."""
         return next((each["people"] for each in self.entries if each["data"] == entry["data"] and "people" in each), [])
 
-    def _tokens(self, about: People | dict[str, Any], key: str) -> set[str] | None:
+    def _tokens(self, about: People | Values, key: str) -> set[str] | None:
         """The tokens of people; None where a table counts as one, or where tokens are of another key."""
         told = {"whole": True, **about} if isinstance(about, dict) else {"whole": about.whole, "key": about.key}
         if told["whole"] or told["key"] != key:
@@ -209,7 +209,7 @@ class Ledger:
             raise DataError(f"the ledger {self.path} cannot be read ({error}); {_RESTORE}") from error
         self._last = hashes[-1]
 
-    def _add(self, entry: dict[str, Any]) -> None:
+    def _add(self, entry: Values) -> None:
         """Add a line to the file."""
         assert self.path is not None
         line = json.dumps({**entry, "previous": self._last}).encode()

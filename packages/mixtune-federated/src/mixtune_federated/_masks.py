@@ -26,7 +26,7 @@ from mixtune_federated._keys import KEY_BYTES, SEAL_BYTES, SIGNATURE_BYTES, agre
 from mixtune_federated._messages import canonical, hashed
 from mixtune_federated._policy import RefusedError
 from mixtune_federated._study import Study
-from mixtune_federated._types import Arrays, Floats
+from mixtune_federated._types import Arrays, Floats, Values
 
 #: Elements of the ring.
 Ring = np.ndarray[Any, np.dtype[np.uint64]]
@@ -192,7 +192,7 @@ class Announcement:
     signatures: dict[str, bytes]
 
     @classmethod
-    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Announcement:
+    def read(cls, study: Study, spec: Values, arrays: Arrays) -> Announcement:
         try:
             roster = tuple(map(str, spec["roster"]))
             weights = dict(zip(roster, map(float, spec["weights"]), strict=True))
@@ -248,7 +248,7 @@ def has_bytes(arrays: Arrays, shapes: Shapes) -> bool:
     return all(a is not None and a.shape == shapes[name] and a.dtype == np.uint8 for name, a in found.items())
 
 
-def later_transcript(told: Announcement, spec: Mapping[str, Any], arrays: Arrays) -> bytes:
+def later_transcript(told: Announcement, spec: Values, arrays: Arrays) -> bytes:
     """The hash of what members of an earlier sum are told before a further one."""
     words = {name: value for name, value in spec.items() if name != "second"}
     return hashed(b"mixtune/1 later", told.transcript, canonical(words), files.array_digest(arrays).encode())

@@ -12,7 +12,7 @@ import hashlib
 import json
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from mixtune import checks, files
 from mixtune.errors import DataError
 from mixtune_federated._keys import KEY_BYTES, SEAL_BYTES, Card, Key, agree, check_not_kept, derive, public_of
-from mixtune_federated._types import Arrays
+from mixtune_federated._types import Arrays, Content, File, Values
 
 FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
 VERSION = 2
@@ -57,7 +57,7 @@ class Message:
         The whole file.
     """
 
-    header: dict[str, Any]
+    header: Values
     arrays: Arrays
     content: bytes
     signature: bytes
@@ -80,19 +80,19 @@ class Message:
         return int(self.header["step"])
 
     @property
-    def public(self) -> dict[str, Any]:
+    def public(self) -> Values:
         return dict(self.header["public"])
 
     @property
     def size(self) -> int:
         return len(self.content)
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: File) -> Path:
         """Write the file whole or not at all; a key or a ledger is never replaced."""
         check_not_kept(Path(path))
         return files.write_file(Path(path), self.content, example="answer.mxf")
 
-    def open(self, key: Key) -> tuple[dict[str, Any], Arrays]:
+    def open(self, key: Key) -> Content:
         """What the message says to the owner of the key."""
         recipients = self.header["recipients"]
         what = f'the {self.kind} of "{self.sender}"'
@@ -109,7 +109,7 @@ class Message:
             raise DataError(f"{what} cannot be opened: it was altered; ask for it again", code="wrong-key") from error
         return files.unpack(content, form=CONTENT_FORM, where=what)
 
-    def reopened(self, key: Key) -> tuple[dict[str, Any], Arrays]:
+    def reopened(self, key: Key) -> Content:
         """What the message says, for its sender, who made the key of the content from its own key."""
         what = f'the {self.kind} of "{self.sender}"'
         try:
@@ -148,9 +148,9 @@ def write_message(
     says: Sequence[str],
     reply_to: str = "",
     file: str = "",
-    public: Mapping[str, Any] | None = None,
-    spec: Mapping[str, Any] | None = None,
-    arrays: Mapping[str, Any] | None = None,
+    public: Values | None = None,
+    spec: Values | None = None,
+    arrays: Values | None = None,
 ) -> Message:
     """Seal ``spec`` and ``arrays`` to the recipients, and sign the whole."""
     header = {"kind": kind, "version": VERSION, "study": study, "sender": key.name, "step": step}
@@ -167,7 +167,7 @@ def write_message(
     return Message(header, held, content, signature)
 
 
-def read_message(source: str | Path | bytes, *, most_bytes: int = MOST_BYTES) -> Message:
+def read_message(source: File | bytes, *, most_bytes: int = MOST_BYTES) -> Message:
     """Read a message; its size, shape and file name are checked here, its signature by :meth:`Message.check`."""
     where = "the message" if isinstance(source, bytes) else str(source)
     if isinstance(source, bytes):
@@ -218,11 +218,11 @@ def hashed(*parts: bytes) -> bytes:
     return sha.digest()
 
 
-def _text(header: Mapping[str, Any]) -> bytes:
+def _text(header: Values) -> bytes:
     return b"mixtune/1 message\n" + canonical(header)
 
 
-def _signed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def _signed(header: Values, arrays: Arrays) -> bytes:
     return hashed(_text(header), files.array_digest(arrays).encode())
 
 

@@ -18,7 +18,7 @@ from mixtune import checks
 from mixtune.errors import DataError
 from mixtune.moments import Moments, Rows
 from mixtune_federated._cells import LARGEST_OF_FEW, LARGEST_OF_ONE, concentration, few_people
-from mixtune_federated._types import Floats, Integers
+from mixtune_federated._types import File, Floats, Integers
 
 #: Of focal sums, in a member's own units, the most that may lie in one direction, and by how much the mean square of
 #: targets may exceed the member's own: beyond that, a score would tell one coefficient of the member's model.
@@ -81,7 +81,7 @@ class Policy:
         checks.check_nonnegative("largest_epsilon", self.largest_epsilon)
 
     @classmethod
-    def load(cls, path: str | Path) -> Policy:
+    def load(cls, path: File) -> Policy:
         """Read rules from a TOML file; those that are not in it have their defaults."""
         try:
             return cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))

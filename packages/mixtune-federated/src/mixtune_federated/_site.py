@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from mixtune_federated._policy import Policy, RefusedError
 from mixtune_federated._privacy import private_ring
 from mixtune_federated._study import Study
 from mixtune_federated._sums import LocalSums, encode, moment_arrays, moments_from
-from mixtune_federated._types import Arrays, Floats, Integers
+from mixtune_federated._types import Arrays, Content, File, Floats, Integers, Values
 
 #: What rounding leaves of leverages.
 ROUNDING = 1e-6
@@ -47,8 +46,8 @@ class Answer:
     """What an answer says: in words, and as sealed values and arrays; and what the ledger keeps of it."""
 
     says: Sequence[str]
-    spec: Mapping[str, Any]
-    arrays: Mapping[str, Any]
+    spec: Values
+    arrays: Values
     epsilon: float = 0.0
     draw: str = ""
 
@@ -107,7 +106,7 @@ class Site:
         """The member's place among the sources."""
         return self.study.sources.index(self.key.name)
 
-    def answer(self, request: Message | str | Path | bytes, *, file: str = "") -> Message:
+    def answer(self, request: Message | File | bytes, *, file: str = "") -> Message:
         """Answer a request, or refuse it with the reason. Nothing is told before everything is checked.
 
         The answer holds only as a file of the name ``file``, if there is one.
@@ -122,7 +121,7 @@ class Site:
             self._check_release(request, spec["ask"], _run_of(request, spec))
             self.check_policy()
             try:
-                content: Answer = getattr(self, f"_{spec['ask']}")(request, spec, arrays)
+                content: Answer = getattr(self, f"_{spec['ask']}")({**spec, "digest": request.digest}, arrays)
             except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
                 if isinstance(error, MixtuneError):
                     raise
@@ -136,22 +135,22 @@ class Site:
             self.policy.check_rows(self.inputs, self.study.n_features, self.study.encoder.names, people)
             self._passed = self.policy
 
-    def _recorded(self, request: Message, spec: Mapping[str, Any], content: Answer, file: str) -> Message:
+    def _recorded(self, request: Message, spec: Values, content: Answer, file: str) -> Message:
         """The answer as a message, when it stands in the ledger."""
         study = self.study
-        header: dict[str, Any] = {"kind": "answer", "step": request.step, "reply_to": request.digest, "file": file}
+        header: Values = {"kind": "answer", "step": request.step, "reply_to": request.digest, "file": file}
         header["public"] = {"answers": spec["ask"]}
         answer = study.write(self.key, [study.focal], content.says, content.spec, arrays=content.arrays, **header)
         if answer.size > study.limits.message_bytes:
             raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
-        entry: dict[str, Any] = {"study": study.fingerprint, "columns": study.columns_hash, "step": request.step}
+        entry: Values = {"study": study.fingerprint, "columns": study.columns_hash, "step": request.step}
         entry |= {"request": request.digest, "run": _run_of(request, spec), "epsilon": content.epsilon}
         entry |= {"draw": content.draw} if content.draw else {}
         kept = answer.content if content.epsilon else b""
         self.ledger.record(data=self.data, people=self.people, answer=kept, **entry)
         return answer
 
-    def _open_request(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+    def _open_request(self, request: Message) -> Content:
         """What the request asks, if it comes from the coordinator and belongs to the study."""
         study = self.study
         study.check()
@@ -204,14 +203,14 @@ class Site:
 
     # --- level 1 ------------------------------------------------------------------------------------------------
 
-    def _moments(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _moments(self, spec: Values, arrays: Arrays) -> Answer:
         """The moments, sealed to the coordinator."""
         p = self.study.n_features
         says = [f"sums of squares and products of {p} features, the constant and the target, about their means"]
         says += ["these means, and the number of rows"]
         return Answer(says, {}, self._local().content)
 
-    def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _ranks(self, spec: Values, arrays: Arrays) -> Answer:
         """What orders the sources, and whether this one takes the focal role in validation."""
         rows = tuned.centred(self.rows, arrays)
         count = checks.check_whole("rows", spec["rows"], least=1)
@@ -220,7 +219,7 @@ class Site:
         says += [] if takes else [f"this member takes no validation task: {count} rows are too few for its policy"]
         return Answer(says, {"plays": takes, "rank": list(RemoteTasks.rank(rows))}, {})
 
-    def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _parts(self, spec: Values, arrays: Arrays) -> Answer:
         """Moments of the rows that were drawn for validation."""
         rows, tasks, count, draw = self._drawn_tasks(spec, arrays)
         zero = Origin.zero(rows.shape[1])
@@ -228,7 +227,7 @@ class Site:
         says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
         return Answer(says, {"tasks": len(tasks)}, files.joined_arrays(dict(enumerate(parts))), draw=draw)
 
-    def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _plays(self, spec: Values, arrays: Arrays) -> Answer:
         """Mean products of the candidates' residuals."""
         rows, tasks, count, draw = self._drawn_tasks(spec, arrays)
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
@@ -243,7 +242,7 @@ class Site:
         said = f"mean products of the residuals of {len(heads)} candidates on rows kept for testing"
         return Answer([f"{said}, and on left-out rows"], *tuned.task_content(played), draw=draw)
 
-    def _drawn_tasks(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int, str]:
+    def _drawn_tasks(self, spec: Values, arrays: Arrays) -> tuple[Rows, list[Integers], int, str]:
         """The rows in the units of the validation tasks, the order of rows in each task of this member, how many rows
         of each are for training, and a hash of all this; raises if the policy of the member forbids a task, or if
         another draw was answered before.
@@ -275,13 +274,13 @@ class Site:
         """The seed of the mask that this member shares with nobody."""
         return self.key.secret(b"own mask", bytes.fromhex(first))
 
-    def _keys(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _keys(self, spec: Values, arrays: Arrays) -> Answer:
         """A key for the masks, shares of it for the neighbours, the score, and the size of the sums."""
-        study, first = self.study, request.digest
+        study, first = self.study, spec["digest"]
         private, seed = self._private(first), self._seed(first)
         public = public_of(private)
         neighbours = study.neighbours(self.key.name)
-        told: dict[str, Any] = {}
+        told: Values = {}
         says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
         if study.level == 2:
             local = self._local()
@@ -311,7 +310,7 @@ class Site:
         return boxes
 
     def _read_announcement(
-        self, spec: Mapping[str, Any], arrays: Arrays, before: Any, why: str
+        self, spec: Values, arrays: Arrays, before: Any, why: str
     ) -> tuple[masks.Announcement, dict[int, bytes]]:
         """What all members of a sum were told, and the neighbours' keys.
 
@@ -327,7 +326,7 @@ class Site:
             raise RefusedError("masked sums or shares that follow from another request", why)
         return told, neighbours
 
-    def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _sums(self, spec: Values, arrays: Arrays) -> Answer:
         """The weighted sums under masks."""
         why = "these rows did not answer that request before; do so first"
         told, neighbours = self._read_announcement(spec, arrays, spec.get("first"), why)
@@ -370,13 +369,13 @@ class Site:
             raise RefusedError(f"a release with epsilon {epsilon:g}", f"{left:g} is left of the budget", code="budget")
         return epsilon
 
-    def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _terms(self, spec: Values, arrays: Arrays) -> Answer:
         """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
         summed = tuned.read_summed(self.study, spec, arrays)
         blocks = tuned.term_blocks(summed.terms(self.rows))
         return self._further(spec, arrays, blocks, "the total tells how much the members' models differ")
 
-    def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _trials(self, spec: Values, arrays: Arrays) -> Answer:
         """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
         study, summed = self.study, tuned.read_summed(self.study, spec, arrays)
         blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in tuned.BITS["terms"]}
@@ -386,7 +385,7 @@ class Site:
         says = "the total tells how well candidates predict rows of members that were not used for them"
         return self._further(spec, arrays, tuned.trial_blocks(task), says)
 
-    def _further(self, spec: dict[str, Any], arrays: Arrays, blocks: Mapping[str, Any], says: str) -> Answer:
+    def _further(self, spec: Values, arrays: Arrays, blocks: Values, says: str) -> Answer:
         """Further blocks of the members of an earlier sum, under masks of their own."""
         why = "these rows took no part in the sum before it"
         told, neighbours = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
@@ -394,7 +393,7 @@ class Site:
         vector = encode(blocks, tuned.exponents(spec["ask"], members), members, fine=True)
         return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
 
-    def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _shares(self, spec: Values, arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""
         study, dropped = self.study, list(map(str, spec["dropped"]))
         why = "these rows took no part in that sum"
@@ -426,7 +425,7 @@ class Site:
         return found
 
 
-def _run_of(request: Message, spec: Mapping[str, Any]) -> str:
+def _run_of(request: Message, spec: Values) -> str:
     """The digest of the first request of the run that a request for masked sums belongs to; else its own."""
     told = spec if spec["ask"] == "sums" else spec.get("second")
     return str(told.get("first")) if isinstance(told, Mapping) else request.digest

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from mixtune.moments import Rows
 from mixtune_federated._keys import Card, Key, check_name, check_not_kept
 from mixtune_federated._messages import MOST_BYTES, Message, canonical, write_message
 from mixtune_federated._policy import Policy
-from mixtune_federated._types import Floats
+from mixtune_federated._types import File, Floats, Values
 
 _FORMAT, _VERSION = "mixtune-study", 1
 #: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
@@ -118,7 +118,7 @@ class Limits:
 
 
 #: Settings in tables of their own.
-_PARTS: dict[str, Any] = {"fixed": FixedMethod, "features": FeatureSpec, "privacy": Privacy, "limits": Limits}
+_PARTS: Values = {"fixed": FixedMethod, "features": FeatureSpec, "privacy": Privacy, "limits": Limits}
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class Study:
     @classmethod
     def new(
         cls,
-        like: Sequence[str | Path],
+        like: Sequence[File],
         *,
         target: str,
         focal: str,
@@ -309,7 +309,7 @@ class Study:
         """How many neighbours recover the masks of one that dropped out."""
         return max(min(map(len, self.graph), default=1) - self.limits.drop_outs, 1)
 
-    def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Mapping[str, Any], **how: Any) -> Message:
+    def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Values, **how: Any) -> Message:
         """A message of the study, sealed to members; ``how`` are the other options of :func:`write_message`."""
         how |= {"says": [*says, *self.promise], "spec": {**spec, "map_hash": self.map_hash}}
         return write_message(key, [self.card(name) for name in to], study=self.fingerprint, **how)
@@ -418,9 +418,9 @@ class Study:
 
     # --- as a file ----------------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         """The study as plain values; what is None is left out."""
-        columns: list[dict[str, Any]] = []
+        columns: list[Values] = []
         start = 0
         for column, described in zip(self.encoder.columns, self.encoder.to_dict()["columns"]):
             stop = start + len(column.outputs)
@@ -437,7 +437,7 @@ class Study:
         return {**head, "target": target, **parts, "columns": columns, "members": members}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Values) -> Self:
         """Build a study from :meth:`to_dict`; anything unknown is refused."""
         try:
             if values["format"] != _FORMAT or values["version"] != _VERSION:
@@ -487,13 +487,13 @@ class Study:
         except tomllib.TOMLDecodeError as error:
             raise DataError(f"the study is not valid TOML: {error}; copy it again") from error
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: File) -> Path:
         """Write the file whole or not at all; a key or a ledger is never replaced."""
         check_not_kept(Path(path))
         return files.write_file(Path(path), self.to_toml().encode(), example="study.toml")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: File) -> Self:
         """Read a file of :meth:`save`."""
         try:
             return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
@@ -534,7 +534,7 @@ def _location(values: Floats) -> tuple[float, float]:
     return float(f"{round(mean / unit) * unit:.12g}"), float(f"{round(spread / unit) * unit:.12g}")
 
 
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(values: Values) -> Values:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +23,7 @@ from mixtune_federated._messages import Message, read_message
 from mixtune_federated._policy import Policy
 from mixtune_federated._site import Site
 from mixtune_federated._study import Study
+from mixtune_federated._types import File, Values
 
 _RECORD = "mixtune"
 #: Seconds between two looks at what nodes replied.
@@ -57,12 +58,12 @@ clientapp = "client:app"
 
 
 def write_app(
-    folder: str | Path,
+    folder: File,
     *,
-    study: str | Path,
-    focal: str | Path,
-    key: str | Path,
-    out: str | Path,
+    study: File,
+    focal: File,
+    key: File,
+    out: File,
     timeout: float = 600.0,
 ) -> Path:
     """Write a Flower app for ``flwr run``; the paths are those on the coordinator's machine, where SuperLink runs.
@@ -135,7 +136,7 @@ def make_server_app() -> Any:
     return app
 
 
-def answer_request(content: bytes, settings: Mapping[str, Any]) -> dict[str, Any]:
+def answer_request(content: bytes, settings: Values) -> Values:
     """What a member's node replies: a file, a refusal with its reason, or nothing where the request is for others."""
     name = Path(str(settings.get("key", "a node without a key"))).stem
     try:
@@ -216,7 +217,7 @@ def _ask_nodes(flower: Any, grid: Any, timeout: float, request: Message, names: 
     return found
 
 
-def _leave(out: Path, outcome: Mapping[str, Any]) -> None:
+def _leave(out: Path, outcome: Values) -> None:
     """Write down how the exchanges ended."""
     out.mkdir(parents=True, exist_ok=True)
     files.write_file(out / OUTCOME, json.dumps(outcome).encode(), example=OUTCOME)
