@@ -13,31 +13,50 @@ import os
 import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Self
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-from mixtune import files
+from mixtune import checks, files
 from mixtune.errors import DataError
 from mixtune_federated._types import File, Values
 
 #: Bytes of a public key, of a signature, and by which a sealed text is longer than the text.
 KEY_BYTES, SIGNATURE_BYTES, SEAL_BYTES = 32, 64, 48
 _FORMAT = "mixtune-key"
-_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 #: What no name holds, and the longest name: names become parts of file names on all systems.
 _NOT_IN_NAMES, _LONGEST_NAME = set('/\\:*?"<>|'), 64
 #: Files that are never written over: their endings, and what stands in their first line.
 _KEPT = {".key": b'"mixtune-key"', ".ledger": b'"mixtune-ledger"'}
+
+
+#: What is used of ``cryptography``, by its modules; members who only read a study need none of it.
+PLACES = {
+    "exceptions": "InvalidSignature InvalidTag",
+    "fernet": "Fernet InvalidToken",
+    "hazmat.primitives.asymmetric.ec": "SECP384R1 generate_private_key",
+    "hazmat.primitives.asymmetric.ed25519": "Ed25519PrivateKey Ed25519PublicKey",
+    "hazmat.primitives.asymmetric.x25519": "X25519PrivateKey X25519PublicKey",
+    "hazmat.primitives.ciphers": "Cipher",
+    "hazmat.primitives.ciphers.aead": "ChaCha20Poly1305",
+    "hazmat.primitives.ciphers.algorithms": "ChaCha20",
+    "hazmat.primitives.hashes": "SHA256",
+    "hazmat.primitives.hpke": "AEAD KDF KEM Suite",
+    "hazmat.primitives.kdf.hkdf": "HKDF",
+    "hazmat.primitives.serialization": "Encoding NoEncryption PrivateFormat PublicFormat",
+}
+
+
+@cache
+def primitives() -> SimpleNamespace:
+    """All names of :data:`PLACES`, and the suite of HPKE."""
+    lib = SimpleNamespace()
+    for place, names in PLACES.items():
+        module = checks.import_extra(f"cryptography.{place}", "federated", "a federated study")
+        vars(lib).update({name: getattr(module, name) for name in names.split()})
+    lib.suite = lib.Suite(lib.KEM.X25519, lib.KDF.HKDF_SHA256, lib.AEAD.CHACHA20_POLY1305)
+    return lib
 
 
 def check_name(name: str) -> None:
@@ -71,25 +90,28 @@ def check_not_kept(path: Path) -> None:
 
 def derive(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
     """HKDF-SHA256 (RFC 5869)."""
-    return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
+    lib = primitives()
+    return lib.HKDF(algorithm=lib.SHA256(), length=length, salt=salt, info=info).derive(secret)
 
 
 def agree(private: bytes, public: bytes) -> bytes:
     """The X25519 secret (RFC 7748) of two keys."""
+    lib = primitives()
     try:
-        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+        return lib.X25519PrivateKey.from_private_bytes(private).exchange(lib.X25519PublicKey.from_public_bytes(public))
     except ValueError as error:
         raise DataError("a public key gives no secret; it was not made by mixtune", code="bad-key") from error
 
 
 def public_of(private: bytes) -> bytes:
     """The public half of an X25519 key."""
-    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+    return primitives().X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def keystream(key: bytes, length: int) -> bytes:
     """ChaCha20 (RFC 8439) from a key that serves once: counter and nonce are zero."""
-    return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(length))
+    lib = primitives()
+    return lib.Cipher(lib.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(length))
 
 
 @dataclass(frozen=True)
@@ -120,15 +142,17 @@ class Card:
 
     def verifies(self, text: bytes, signature: bytes) -> bool:
         """Whether this member signed the text."""
+        lib = primitives()
         try:
-            Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, text)
-        except (InvalidSignature, ValueError):
+            lib.Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, text)
+        except (lib.InvalidSignature, ValueError):
             return False
         return True
 
     def seal(self, text: bytes, context: bytes = b"") -> bytes:
         """Seal a text to this member: nobody else can open it, not even who sealed it."""
-        return _SUITE.encrypt(text, X25519PublicKey.from_public_bytes(self.sealing), info=context)
+        lib = primitives()
+        return lib.suite.encrypt(text, lib.X25519PublicKey.from_public_bytes(self.sealing), info=context)
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,7 +180,7 @@ class Key:
     @property
     def card(self) -> Card:
         """The public halves."""
-        signing = Ed25519PrivateKey.from_private_bytes(self.signing)
+        signing = primitives().Ed25519PrivateKey.from_private_bytes(self.signing)
         return Card(self.name, signing.public_key().public_bytes_raw(), public_of(self.sealing))
 
     def __repr__(self) -> str:
@@ -164,13 +188,14 @@ class Key:
 
     def sign(self, text: bytes) -> bytes:
         """An Ed25519 signature (RFC 8032)."""
-        return Ed25519PrivateKey.from_private_bytes(self.signing).sign(text)
+        return primitives().Ed25519PrivateKey.from_private_bytes(self.signing).sign(text)
 
     def open(self, sealed: bytes, what: str, context: bytes = b"") -> bytes:
         """The text that was sealed to this member; an error that names ``what`` where it cannot be opened."""
+        lib = primitives()
         try:
-            return _SUITE.decrypt(sealed, X25519PrivateKey.from_private_bytes(self.sealing), info=context)
-        except (InvalidTag, ValueError) as error:
+            return lib.suite.decrypt(sealed, lib.X25519PrivateKey.from_private_bytes(self.sealing), info=context)
+        except (lib.InvalidTag, ValueError) as error:
             raise DataError(
                 f"{what} cannot be opened: it was altered, or sealed for another key; check the key, or ask for it "
                 "again",

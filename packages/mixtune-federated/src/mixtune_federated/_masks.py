@@ -250,7 +250,7 @@ def has_bytes(arrays: Arrays, shapes: Shapes) -> bool:
 
 def later_transcript(told: Announcement, spec: Values, arrays: Arrays) -> bytes:
     """The hash of what members of an earlier sum are told before a further one."""
-    words = {name: value for name, value in spec.items() if name != "second"}
+    words = {name: value for name, value in spec.items() if name not in ("second", "digest")}
     return hashed(b"mixtune/1 later", told.transcript, canonical(words), files.array_digest(arrays).encode())
 
 

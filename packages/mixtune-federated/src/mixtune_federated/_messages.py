@@ -19,13 +19,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.exceptions import InvalidTag
-from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from mixtune import checks, files
 from mixtune.errors import DataError
-from mixtune_federated._keys import KEY_BYTES, SEAL_BYTES, Card, Key, agree, check_not_kept, derive, public_of
+from mixtune_federated._keys import (
+    KEY_BYTES,
+    SEAL_BYTES,
+    Card,
+    Key,
+    agree,
+    check_not_kept,
+    derive,
+    primitives,
+    public_of,
+)
 from mixtune_federated._types import Arrays, Content, File, Values
 
 FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
@@ -35,8 +42,8 @@ MOST_BYTES = 2**26
 #: What a coordinator may ask, and in which step of a run. Members give one answer in each step, so that whatever must
 #: not be answered twice has one step.
 STEPS = {"moments": 1, "ranks": 2, "parts": 3, "plays": 4, "keys": 1, "sums": 2, "shares": 3, "terms": 3, "trials": 4}
-#: Bytes of a sealed key, by the version of the message.
-_SLOTS = {1: KEY_BYTES + SEAL_BYTES, 2: len(Fernet.generate_key()) + SEAL_BYTES}
+#: Bytes of a sealed key, by the version of the message; a key of Fernet has 44.
+_SLOTS = {1: KEY_BYTES + SEAL_BYTES, 2: 44 + SEAL_BYTES}
 _FIELDS = {"kind": str, "version": int, "study": str, "sender": str, "recipients": list, "step": int}
 _FIELDS |= {"reply_to": str, "says": list, "public": dict}
 
@@ -102,20 +109,22 @@ class Message:
         if slots is None or payload is None or slots.shape != (len(recipients), _SLOTS[version]):
             raise DataError(f"{what} lacks what is sealed; ask for it again")
         context, sealed = _text(self.header), slots[recipients.index(key.name)].tobytes()
+        lib = primitives()
         unseal = _unseal_first_version if version == 1 else _unseal
         try:
             content = unseal(key, sealed, payload.tobytes(), context, what)
-        except (InvalidTag, InvalidToken, ValueError) as error:
+        except (lib.InvalidTag, lib.InvalidToken, ValueError) as error:
             raise DataError(f"{what} cannot be opened: it was altered; ask for it again", code="wrong-key") from error
         return files.unpack(content, form=CONTENT_FORM, where=what)
 
     def reopened(self, key: Key) -> Content:
         """What the message says, for its sender, who made the key of the content from its own key."""
         what = f'the {self.kind} of "{self.sender}"'
+        lib = primitives()
         try:
             token = urlsafe_b64encode(self.arrays["payload"].tobytes())
-            content = Fernet(_sender_key(key, _text(self.header))).decrypt(token)
-        except (InvalidToken, KeyError) as error:
+            content = lib.Fernet(_sender_key(key, _text(self.header))).decrypt(token)
+        except (lib.InvalidToken, KeyError) as error:
             raise DataError(f'{what} was not made with the key of "{key.name}"; pass the key of the sender') from error
         return files.unpack(content, form=CONTENT_FORM, where=what)
 
@@ -158,7 +167,9 @@ def write_message(
     header |= {"says": list(says), "public": dict(public or {}), "file": file}
     context = _text(header)
     inner = _sender_key(key, context)
-    payload = urlsafe_b64decode(Fernet(inner).encrypt(files.pack(spec or {}, arrays or {}, form=CONTENT_FORM)))
+    payload = urlsafe_b64decode(
+        primitives().Fernet(inner).encrypt(files.pack(spec or {}, arrays or {}, form=CONTENT_FORM))
+    )
     slots = b"".join(card.seal(inner, context) for card in recipients)
     keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOTS[VERSION])
     held = {"payload": np.frombuffer(payload, dtype=np.uint8), "keys": keys}
@@ -233,12 +244,13 @@ def _sender_key(key: Key, context: bytes) -> bytes:
 
 def _unseal(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
     """The content of a message."""
-    return Fernet(key.open(sealed, what, context)).decrypt(urlsafe_b64encode(payload))
+    return primitives().Fernet(key.open(sealed, what, context)).decrypt(urlsafe_b64encode(payload))
 
 
 def _unseal_first_version(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
     """The content of a message of version 1: ChaCha20-Poly1305 with keys that serve once."""
     public, text = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
     once = derive(agree(key.sealing, public), salt=public + public_of(key.sealing), info=b"mixtune/1 seal")
-    inner = ChaCha20Poly1305(once).decrypt(bytes(12), text, context)
-    return ChaCha20Poly1305(inner).decrypt(bytes(12), payload, context)
+    cipher = primitives().ChaCha20Poly1305
+    inner = cipher(once).decrypt(bytes(12), text, context)
+    return cipher(inner).decrypt(bytes(12), payload, context)

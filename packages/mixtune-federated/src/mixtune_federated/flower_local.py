@@ -20,13 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
 from mixtune import checks
 from mixtune.errors import DataError
+from mixtune_federated._keys import primitives
 from mixtune_federated.flower import OUTCOME, write_app
 
 #: Every member needs three processes of Flower.
@@ -195,7 +191,10 @@ def _listens(port: int) -> bool:
 
 def make_certificates(folder: Path) -> None:
     """Certificates of the loopback interface for a day: ``server.crt``, and ``ca.crt``, which signed it."""
-    keys = [generate_private_key(SECP384R1()) for _ in range(2)]
+    from cryptography import x509
+
+    lib = primitives()
+    keys = [lib.generate_private_key(lib.SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in ("mixtune trial", "localhost")]
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
     places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
@@ -205,17 +204,19 @@ def make_certificates(folder: Path) -> None:
         )
         made = made.add_extension(x509.BasicConstraints(file == "ca.crt", None), critical=True)
         made = made.add_extension(x509.SubjectAlternativeName(places), critical=False)
-        (folder / file).write_bytes(made.sign(keys[0], SHA256()).public_bytes(Encoding.PEM))
-    _write_private(folder / "server.pem", keys[1], PrivateFormat.PKCS8)
+        (folder / file).write_bytes(made.sign(keys[0], lib.SHA256()).public_bytes(lib.Encoding.PEM))
+    _write_private(folder / "server.pem", keys[1], lib.PrivateFormat.PKCS8)
 
 
 def _write_node_key(path: Path) -> None:
     """A key that a SuperNode authenticates itself with, as ``ssh-keygen -t ecdsa -b 384`` makes it."""
-    key = generate_private_key(SECP384R1())
-    _write_private(path, key, PrivateFormat.OpenSSH)
-    path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    lib = primitives()
+    key = lib.generate_private_key(lib.SECP384R1())
+    _write_private(path, key, lib.PrivateFormat.OpenSSH)
+    path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(lib.Encoding.OpenSSH, lib.PublicFormat.OpenSSH))
 
 
-def _write_private(path: Path, key: Any, form: PrivateFormat) -> None:
+def _write_private(path: Path, key: Any, form: Any) -> None:
+    lib = primitives()
     path.touch(mode=0o600)
-    path.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
+    path.write_bytes(key.private_bytes(lib.Encoding.PEM, form, lib.NoEncryption()))

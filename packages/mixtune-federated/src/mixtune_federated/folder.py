@@ -19,7 +19,7 @@ from typing import Any
 from mixtune import files
 from mixtune.errors import MixtuneError
 from mixtune_federated._coordinator import Exchange
-from mixtune_federated._keys import Key
+from mixtune_federated._keys import PLACES, Key
 from mixtune_federated._messages import Message, read_message
 from mixtune_federated._policy import Policy
 from mixtune_federated._site import Site
@@ -148,8 +148,9 @@ def exchange_by_processes(
     # A server that has imported everything forks the members: each of them would take seconds to import it again.
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     if hasattr(context, "set_forkserver_preload"):
-        private = Study.load(folder.path / "study.toml").level == 3
-        context.set_forkserver_preload([__name__, "pandas", *(["opendp.prelude"] if private else [])])
+        private = ["opendp.prelude"] if Study.load(folder.path / "study.toml").level == 3 else []
+        used = [f"cryptography.{place}" for place in PLACES]
+        context.set_forkserver_preload([__name__, "pandas", *used, *private])
     running: list[tuple[Any, list[str]]] = []
     for place in range(min(processes, len(tables))):
         own = dict(list(tables.items())[place::processes])
