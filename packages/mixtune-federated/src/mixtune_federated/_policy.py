@@ -141,7 +141,9 @@ class Policy:
     def check_probe(self, focal: Moments, own: Moments) -> None:
         """Refuse to score a model on sums that ask for one of its coefficients, in units of own rows."""
         values, vectors = np.linalg.eigh(np.asarray(own.gram) / own.count)
-        units = vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1]))
+        # Where own rows do not vary, the model has no coefficient of its own.
+        seen = values > 1e-9 * values[-1]
+        units = vectors[:, seen] / np.sqrt(values[seen])
         weighed = np.linalg.eigvalsh(units.T @ np.asarray(focal.gram) @ units)
         share = float(weighed[-1] / np.sum(np.maximum(weighed, 0.0)))
         larger = float(focal.square) / focal.count > LARGEST_TARGET * float(own.square) / own.count
