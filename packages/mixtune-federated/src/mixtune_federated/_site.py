@@ -8,7 +8,7 @@ the first check to the entry in the ledger, no other process answers for the sam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -49,7 +49,7 @@ class Answer:
     spec: Values
     arrays: Values
     epsilon: float = 0.0
-    draw: str = ""
+    bound: Values = field(default_factory=dict)
 
 
 class Site:
@@ -145,9 +145,8 @@ class Site:
             raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
         entry: Values = {"study": study.fingerprint, "columns": study.columns_hash, "step": request.step}
         entry |= {"request": request.digest, "run": _run_of(request, spec), "epsilon": content.epsilon}
-        entry |= {"draw": content.draw} if content.draw else {}
         kept = answer.content if content.epsilon else b""
-        self.ledger.record(data=self.data, people=self.people, answer=kept, **entry)
+        self.ledger.record(data=self.data, people=self.people, answer=kept, **entry, **content.bound)
         return answer
 
     def _open_request(self, request: Message) -> Content:
@@ -195,6 +194,20 @@ class Site:
                 if 0 < apart < policy.least_cell or entry.get("columns", study.columns_hash) != study.columns_hash:
                     raise second
 
+    def _bound(self, name: str, what: str, *parts: bytes) -> Values:
+        """What one answer fixes for all later ones about these people, also in other runs and studies."""
+        told = hashed(*parts).hex()
+        if any(entry.get(name, told) != told for entry in self.ledger.shared(self.people)):
+            why = "one serves all steps and runs: what two of them differ by could be a single row"
+            raise RefusedError(f"sums with another {what} than before", why, code=f"second-{name}")
+        return {name: told}
+
+    def _centred(self, arrays: Arrays) -> tuple[Rows, Values]:
+        """The rows about the common mean of a request, which must be the same in all of them."""
+        rows = tuned.centred(self.rows, arrays)
+        mean = (np.asarray(arrays[name], dtype="<f8").tobytes() for name in ("shift", "level"))
+        return rows, self._bound("origin", "common mean", *mean)
+
     def _local(self) -> LocalSums:
         """The sums of the rows, computed once."""
         if self._summed is None or self._summed[0] is not self.rows:
@@ -212,24 +225,24 @@ class Site:
 
     def _ranks(self, spec: Values, arrays: Arrays) -> Answer:
         """What orders the sources, and whether this one takes the focal role in validation."""
-        rows = tuned.centred(self.rows, arrays)
+        rows, bound = self._centred(arrays)
         count = checks.check_whole("rows", spec["rows"], least=1)
         takes = self.study.n_features <= self.policy.features_per_row * count
         says = ["the number of rows, and six sums over them that order the members"]
         says += [] if takes else [f"this member takes no validation task: {count} rows are too few for its policy"]
-        return Answer(says, {"plays": takes, "rank": list(RemoteTasks.rank(rows))}, {})
+        return Answer(says, {"plays": takes, "rank": list(RemoteTasks.rank(rows))}, {}, bound=bound)
 
     def _parts(self, spec: Values, arrays: Arrays) -> Answer:
         """Moments of the rows that were drawn for validation."""
-        rows, tasks, count, draw = self._drawn_tasks(spec, arrays)
+        rows, tasks, count, bound = self._drawn_tasks(spec, arrays)
         zero = Origin.zero(rows.shape[1])
         parts = [moment_arrays(zero.moments(rows.part(order[:count]))) for order in tasks]
         says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
-        return Answer(says, {"tasks": len(tasks)}, files.joined_arrays(dict(enumerate(parts))), draw=draw)
+        return Answer(says, {"tasks": len(tasks)}, files.joined_arrays(dict(enumerate(parts))), bound=bound)
 
     def _plays(self, spec: Values, arrays: Arrays) -> Answer:
         """Mean products of the candidates' residuals."""
-        rows, tasks, count, draw = self._drawn_tasks(spec, arrays)
+        rows, tasks, count, bound = self._drawn_tasks(spec, arrays)
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
         context = tuned.play_context(self.study, self.key.name, str(spec["parts"]))
         inner = self.key.open(box, "the candidates", context)
@@ -240,14 +253,13 @@ class Site:
             check_leverages(self.policy, rows.X[order[:count]], quadratics)
             played.append(RemoteTasks.play(rows, order, count, bool(spec["spare"]), heads, quadratics))
         said = f"mean products of the residuals of {len(heads)} candidates on rows kept for testing"
-        return Answer([f"{said}, and on left-out rows"], *tuned.task_content(played), draw=draw)
+        return Answer([f"{said}, and on left-out rows"], *tuned.task_content(played), bound=bound)
 
-    def _drawn_tasks(self, spec: Values, arrays: Arrays) -> tuple[Rows, list[Integers], int, str]:
+    def _drawn_tasks(self, spec: Values, arrays: Arrays) -> tuple[Rows, list[Integers], int, Values]:
         """The rows in the units of the validation tasks, the order of rows in each task of this member, how many rows
-        of each are for training, and a hash of all this; raises if the policy of the member forbids a task, or if
-        another draw was answered before.
+        of each are for training, and what this fixes for later requests; raises if the policy forbids a task.
         """
-        rows, tasks = tuned.centred(self.rows, arrays), []
+        (rows, bound), tasks = self._centred(arrays), []
         count, size = checks.check_whole("rows", spec["rows"], least=1), checks.check_positive("size", spec["size"])
         for _, drawn in sorted(files.arrays_below(arrays, self.place).items()):
             places = np.asarray(drawn, dtype=np.int64)
@@ -257,12 +269,9 @@ class Site:
                 raise RefusedError(asked, "no task needs them", code="bad-rows")
             tasks.append(RemoteTasks.order(rows, places))
         orders = [order.astype("<i8").tobytes() for order in tasks]
-        draw = hashed(self.data.encode(), canonical([count, float(size)]), *orders).hex()
-        if any(entry.get("draw", draw) != draw for entry in self.ledger.shared(self.people)):
-            why = "one draw serves all steps: the difference of two could be a single row"
-            raise RefusedError("sums over another draw of rows than before", why, code="second-draw")
+        bound |= self._bound("draw", "draw of rows", self.data.encode(), canonical([count, float(size)]), *orders)
         check_parts(self.policy, tasks, count, self.people, self.inputs, self.study.n_features)
-        return Rows(rows.X, rows.y / size), tasks, count, draw
+        return Rows(rows.X, rows.y / size), tasks, count, bound
 
     # --- levels 2 and 3 -----------------------------------------------------------------------------------------
 
@@ -280,7 +289,7 @@ class Site:
         private, seed = self._private(first), self._seed(first)
         public = public_of(private)
         neighbours = study.neighbours(self.key.name)
-        told: Values = {}
+        told, bound = dict[str, Any](), dict[str, Any]()
         says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
         if study.level == 2:
             local = self._local()
@@ -288,6 +297,7 @@ class Site:
             says += ["powers of two above the largest entries of the sums"]
             if study.scored:
                 focal = moments_from(arrays, study.n_features, "the focal member's sums")
+                bound = self._bound("probe", "question for a score", files.array_digest(arrays).encode())
                 self.policy.check_probe(focal, local.moments)
                 told["score"] = local.score(focal)
                 says += ["one number that says how well the local model predicts the focal member's rows"]
@@ -297,7 +307,7 @@ class Site:
         sent["boxes"] = self._seal_shares(private, first, neighbours)
         if study.limits.confirm:
             sent["own_boxes"] = self._seal_shares(seed, first, neighbours)
-        return Answer(says, told, sent)
+        return Answer(says, told, sent, bound=bound)
 
     def _seal_shares(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
         """Shares of a secret, each sealed to one neighbour."""

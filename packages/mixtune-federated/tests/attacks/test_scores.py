@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from forging import forged
-from mixtune_federated import FixedMethod, RefusedError
+from mixtune_federated import FixedMethod, Policy, RefusedError
 
 COLUMNS = 4
 
@@ -64,3 +64,14 @@ def test_equal_weights_need_no_score(consortium):
     group = consortium(level=2, members=5, fixed=FixedMethod(weights="equal"))
     request = forged(group, group.coordinator().ask(), arrays=sums_of(*ROWS["one direction"]))
     assert "score" not in group.site("m1").answer(request).open(group.keys["m0"])[0]
+
+
+def test_one_question_serves_all_runs(consortium):
+    """Scores on many focal sums would be as many equations for the model."""
+    group, policy = consortium(level=2, members=5), Policy(one_release=False)
+    site, request = group.site("m1", policy), group.coordinator().ask()
+    assert site.answer(request)
+    assert site.answer(group.coordinator().ask())
+    group.data["m0"] = {name: np.asarray(values)[1:] for name, values in group.data["m0"].items()}
+    with pytest.raises(RefusedError, match="another question for a score than before"):
+        site.answer(group.coordinator().ask())

@@ -69,6 +69,20 @@ def test_one_draw_serves_all_runs_and_studies(asked):
         fresh.answer(forged(group, requests[2], arrays=places))
 
 
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_one_mean_serves_all_steps_and_runs(asked, step):
+    """Sums about many points would tell rows apart: norms and cubes are no sums of products."""
+    group, sites, requests = asked
+    site = sites["m1"]
+    site.policy = Policy(one_release=False, least_cell=2)
+    other = requests[step].open(group.keys["m0"])[1]["shift"] + 0.1
+    with pytest.raises(RefusedError, match="another common mean than before"):
+        site.answer(forged(group, requests[step], arrays={"shift": other}))
+    # The same question again, in another run, says nothing more.
+    if step == 1:
+        assert site.answer(forged(group, requests[step]))
+
+
 def test_sets_of_which_sums_and_differences_leave_few_people(consortium):
     """Two training sets that share one row and leave one out: their sum less that of all is of these two."""
     group = consortium(level=1, members=5, columns=2, method="tuned")
