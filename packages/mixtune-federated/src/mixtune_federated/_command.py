@@ -268,7 +268,7 @@ def audit_answers(
 
     site, lines = None if data is None else own.site(data), dict[str, list[str]]()
     for path in files:
-        lines[str(path)] = audit(read_message(path), _key(own.key, own.study), site)
+        lines[str(path)] = audit(read_message(path), _key(own.key, own.study), site if path == files[-1] else None)
     if as_json:
         outputs.print_json(lines)
         return

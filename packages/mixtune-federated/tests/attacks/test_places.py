@@ -158,7 +158,8 @@ def test_audit_says_what_an_answer_reveals(folder):
         "s0 reads the number of rows: 1 number",
         "nobody else reads any of this",
         "the sums are over 40 rows",
-        "1 person makes up",
+        "from this follow means, spreads and correlations of all columns",
+        "1 person makes up at most",
         "the ledger has 1 earlier answers",
     ):
         assert words in said
