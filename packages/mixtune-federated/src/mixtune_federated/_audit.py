@@ -36,7 +36,7 @@ ARRAYS = {
 
 #: What follows from an answer, by the question.
 MEANINGS = {
-    "moments": "from this follow means, spreads and correlations of all columns and the target, and a model of these rows",
+    "moments": "from this follow means, spreads and correlations of all columns and the target, and a regression",
     "ranks": "from this follow the spread of the rows and of the target",
     "parts": "from this follows the same for the drawn rows",
     "plays": "from this follows how well candidates predict these rows; forged candidates could tell about single rows",
