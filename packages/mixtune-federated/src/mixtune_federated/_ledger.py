@@ -30,6 +30,8 @@ from mixtune_federated._types import Integers, Values
 
 #: Hexadecimal digits of the token of a person, and of the hash of its rows that follows it.
 _DIGITS = 16
+#: Seconds to wait for another answer about the same people.
+WAIT = 60.0
 _RESTORE = "restore it and the file .head beside it from a copy"
 
 
@@ -105,16 +107,24 @@ class Ledger:
             self.path = Path(self.path)
             files.check_place(self.path, "member.ledger")
             self._head = self.path.with_name(f"{self.path.name}.head")
-            self._lock = FileLock(self.path.with_name(f"{self.path.name}.lock"))
-            self._read()
+            self._lock = FileLock(self.path.with_name(f"{self.path.name}.lock"), timeout=WAIT)
+            with self.locked():
+                pass
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else adds an entry meanwhile, and all that others have added is known."""
-        with self._lock:
+        try:
+            self._lock.acquire()
+        except OSError as error:
+            problem = f"the ledger {self.path} cannot be locked ({error})"
+            raise DataError(f"{problem}; wait for other answers, or allow writing beside it") from error
+        try:
             if self.path is not None:
                 self._read()
             yield
+        finally:
+            self._lock.release()
 
     def shared(self, people: People) -> list[Values]:
         """Earlier answers that are, or may be, about some of these people."""

@@ -273,3 +273,13 @@ def test_people_with_several_rows_count_once_at_level_3(consortium):
     rest = private_vector(group.study, rows.part(slice(60, 90)), np.arange(30))
     assert np.linalg.norm(whole - rest) <= sensitivity(2, 36)
     assert np.linalg.norm(private_vector(group.study, rows) - rest) > 10 * sensitivity(2, 36)
+
+
+def test_a_ledger_that_stays_locked_is_named(consortium, tmp_path, monkeypatch):
+    from filelock import FileLock
+
+    monkeypatch.setattr("mixtune_federated._ledger.WAIT", 0.1)
+    path = tmp_path / "m1.ledger"
+    with FileLock(f"{path}.lock"), pytest.raises(DataError, match="cannot be locked"):
+        Ledger(path)
+    assert Ledger(path).entries == []
