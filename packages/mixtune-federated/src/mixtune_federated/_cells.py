@@ -9,7 +9,9 @@ two columns do where they cross? These can be listed for columns that look discr
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Iterator
+from itertools import chain, combinations
+from typing import TypeAlias
 
 import numpy as np
 
@@ -32,46 +34,57 @@ def few_people(columns: Floats, places: Integers, least: int) -> tuple[int, ...]
     ``places`` (n,) are the people of the rows.
     """
     share = 1.0 / np.bincount(places)[places]
-    hits, owners, simple = _levels(columns, share, least)
+    single, pairs = _factors(columns, share)
+    levels = [(owner, level) for owner, code in single for level in _levels(code, share, least)]
+    most = max((share @ level for _, level in levels), default=0.0)
+    # A product vanishes for whom either factor leaves out: only levels that together have nearly everybody matter. Of
+    # the many levels of numbers, those that few people have are not crossed with sums and differences.
+    enough = min(share.sum() - least - most, 0.05 * share.sum())
+    levels = [((), np.zeros(len(share))), *(pair for pair in levels if share @ pair[1] > enough)]
+    owners, hits = [owner for owner, _ in levels], np.stack([level for _, level in levels], axis=1)
     counts = share @ hits
-    # Of a product of two factors, all vanish whom the first or the second leaves out.
-    left = share.sum() - counts[simple, None] - counts + (hits[:, simple].T * share) @ hits
-    for one, other in np.argwhere((left > 0.5 / len(share)) & (left < least)).tolist():
-        one = simple[one]
-        people = np.unique(places[(hits[:, one] == 0) & (hits[:, other] == 0)])
-        if 0 < len(people) < least:
-            return tuple(sorted({*owners[one], *owners[other]}))
+    paired = ((owner, level) for owner, code in pairs for level in _levels(code, share, least))
+    for owner, level in chain(levels, paired):
+        count = share @ level
+        if count + counts.max() <= share.sum() - least:
+            continue
+        left = share.sum() - count - counts + (share * level) @ hits
+        for other in np.flatnonzero((left > 0.5 / len(share)) & (left < least)):
+            people = np.unique(places[(level == 0) & (hits[:, other] == 0)])
+            if 0 < len(people) < least:
+                return tuple(sorted({*owner, *owners[other]}))
     return None
 
 
-def _levels(columns: Floats, share: Floats, least: int) -> tuple[Floats, list[tuple[int, ...]], list[int]]:
-    """Indicators (n, L) of levels that enough people have, the columns behind each, and which are of one column.
+#: Columns, by their places, and the levels of a factor made of them.
+Factor: TypeAlias = tuple[tuple[int, ...], Integers]
 
-    The first one is that of a constant, which nobody is left out of; a union of columns that exclude one another counts
-    as one column, since the level that is left has no column of its own.
+
+def _factors(columns: Floats, share: Floats) -> tuple[list[Factor], Iterator[Factor]]:
+    """Columns as levels, with unions of columns that exclude one another; and sums and differences of two of them.
+
+    The level that such columns leave has no column of its own, and still is the constant less their sum.
     """
-    codes: dict[tuple[int, ...], Integers] = {}
-    for place, column in enumerate(columns.T):
-        codes[(place,)] = _coded(column, share)
-    binary = {owner: code for owner, code in codes.items() if code.max() == 1}
-    for owner in list(binary):
-        union, members = binary[owner], list(owner)
-        for other in [each for each in binary if len(each) == 1 and each != owner]:
-            if not np.any(union & binary[other]):
-                union, members = union | binary[other], [*members, *other]
-        binary[tuple(sorted(members))] = union
-    made = [*codes.items(), *((owner, code) for owner, code in binary.items() if len(owner) > 1)]
-    alone = len(made)
-    if len(binary) <= MOST_PAIRED:
-        for first, second in combinations(binary, 2):
-            made += [((*first, *second), binary[first] + sign * binary[second] + 1) for sign in (1, -1)]
-    hits, owners, simple = [np.zeros(len(share))], list[tuple[int, ...]]([()]), [0]
-    for place, (owner, code) in enumerate(made):
-        for level in np.flatnonzero(np.bincount(code, share) >= least):
-            simple += [len(hits)] if place < alone else []
-            hits.append((code == level).astype(np.float64))
-            owners.append(owner)
-    return np.stack(hits, axis=1), owners, simple
+    single: list[Factor] = [((place,), _coded(column, share)) for place, column in enumerate(columns.T)]
+    binary = [factor for factor in single if factor[1].max() == 1]
+    unions = dict[tuple[int, ...], Integers]()
+    for (start,), code in binary:
+        members = [start]
+        for (other,), more in binary:
+            if other != start and not np.any(code & more):
+                code, members = code | more, [*members, other]
+        if len(members) > 1:
+            unions[tuple(sorted(members))] = code
+    binary += unions.items()
+    pairs = combinations(binary if len(binary) <= MOST_PAIRED else [], 2)
+    both = (((*one, *other), first + sign * second + 1) for (one, first), (other, second) in pairs for sign in (1, -1))
+    return [*single, *unions.items()], both
+
+
+def _levels(code: Integers, share: Floats, least: int) -> list[Floats]:
+    """Indicators (n,) of the levels that enough people have to look discrete."""
+    counts = np.bincount(code, share)
+    return [(code == level).astype(np.float64) for level in np.flatnonzero(counts >= least)]
 
 
 def _coded(column: Floats, share: Floats) -> Integers:

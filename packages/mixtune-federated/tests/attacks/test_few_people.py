@@ -18,6 +18,7 @@ NUMBERS = RNG.standard_normal((ROWS, 2))
 HALF = (RNG.permutation(ROWS) < 30) * 1.0
 HALF[7] = 0.0
 OTHER = (RNG.permutation(ROWS) < 24) * 1.0
+BETWEEN = (HALF == 0) * (np.cumsum(HALF == 0) <= 10) * (1 - ALONE)
 FEW = (RNG.permutation(ROWS) < 4) * 1.0
 THIRDS = np.eye(3)[RNG.integers(0, 3, ROWS)]
 
@@ -45,6 +46,11 @@ TABLES = {
     "three columns that one person tells apart": [HALF, OTHER, HALF + 2 * OTHER + ALONE],
     "one person where two categories cross": [HALF, np.where(HALF == 1, np.cumsum(HALF) == 3, OTHER)],
     "the product of three categories": [HALF * OTHER * THIRDS[:, 0] * (np.cumsum(HALF * OTHER * THIRDS[:, 0]) < 3)],
+    "two of the people between two nested columns": [
+        HALF,
+        np.maximum(HALF, BETWEEN),
+        np.where(BETWEEN == 1, np.cumsum(BETWEEN) > 2, np.arange(ROWS) % 3 == 0),
+    ],
     "a third level that one person has": [np.where(ALONE == 1, 2.0, HALF)],
 }
 
