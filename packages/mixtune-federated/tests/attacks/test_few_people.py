@@ -18,7 +18,13 @@ NUMBERS = RNG.standard_normal((ROWS, 2))
 HALF = (RNG.permutation(ROWS) < 30) * 1.0
 HALF[7] = 0.0
 OTHER = (RNG.permutation(ROWS) < 24) * 1.0
-BETWEEN = (HALF == 0) * (np.cumsum(HALF == 0) <= 10) * (1 - ALONE)
+BETWEEN = (np.cumsum(HALF == 0) * (HALF == 0) > 20) * 1.0
+#: A third of the people, also of most groups, but only two of those between.
+CROSSING = np.where(BETWEEN == 1, np.cumsum(BETWEEN) > 8, np.arange(ROWS) % 3 == 0) * 1.0
+FOURTHS = np.eye(4)[RNG.permutation(ROWS) % 4]
+LAST = np.where(FOURTHS[:, 3] == 1, np.cumsum(FOURTHS[:, 3]) == 5, np.arange(ROWS) % 2)
+THIRD = (np.arange(ROWS) % 3 == 0) * 1.0
+SAME = np.where(THIRD == 1, np.abs(HALF - np.eye(ROWS)[30]), OTHER)
 FEW = (RNG.permutation(ROWS) < 4) * 1.0
 THIRDS = np.eye(3)[RNG.integers(0, 3, ROWS)]
 
@@ -46,11 +52,10 @@ TABLES = {
     "three columns that one person tells apart": [HALF, OTHER, HALF + 2 * OTHER + ALONE],
     "one person where two categories cross": [HALF, np.where(HALF == 1, np.cumsum(HALF) == 3, OTHER)],
     "the product of three categories": [HALF * OTHER * THIRDS[:, 0] * (np.cumsum(HALF * OTHER * THIRDS[:, 0]) < 3)],
-    "two of the people between two nested columns": [
-        HALF,
-        np.maximum(HALF, BETWEEN),
-        np.where(BETWEEN == 1, np.cumsum(BETWEEN) > 2, np.arange(ROWS) % 3 == 0),
-    ],
+    "two people between two nested columns where a third one crosses": [HALF, HALF + BETWEEN, CROSSING],
+    "one person where the last of four categories crosses another": [*FOURTHS[:, :3].T, LAST],
+    "the same with categories coded as their absence": [*(7 - 2 * FOURTHS[:, :3]).T, LAST],
+    "two columns that agree but for one person where a third one has its level": [HALF, SAME, THIRD],
     "a third level that one person has": [np.where(ALONE == 1, 2.0, HALF)],
 }
 

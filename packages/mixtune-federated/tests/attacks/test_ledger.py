@@ -101,6 +101,29 @@ def test_a_second_release_of_changed_tables_is_refused(consortium, change):
         Site(study, data, key, ledger=ledger).answer(request)
 
 
+def test_people_under_another_key_may_be_the_same(consortium):
+    """Tokens under two keys cannot be compared, so that a new key gives nobody a new budget."""
+    group, other, ledger = consortium(level=1, members=4), consortium(level=1, members=4), Ledger()
+    for each, refused in ((group, False), (other, True)):
+        site = Site(each.study, each.data["m1"], each.keys["m1"], ledger=ledger, identifier=PATIENTS)
+        if refused:
+            with pytest.raises(RefusedError, match="second release"):
+                site.answer(each.coordinator().ask())
+        else:
+            assert site.answer(each.coordinator().ask())
+
+
+def test_sums_of_level_3_count_people(consortium):
+    pytest.importorskip("opendp")
+    group, policy = consortium(level=3, members=5, privacy=Privacy(epsilon=500.0)), Policy(largest_epsilon=1000.0)
+    people, messages, coordinator = np.repeat(np.arange(20), 3), [], group.coordinator()
+    sites = [Site(group.study, group.data[n], group.keys[n], policy, identifier=people) for n in group.study.sources]
+    for _ in range(2):
+        request = coordinator.ask(messages)
+        messages += [site.answer(request) for site in sites]
+    assert coordinator.combine(messages).moments["all members"].count == pytest.approx(4 * 20, abs=4)
+
+
 def test_where_the_policy_allows_further_releases_they_may_not_differ_by_few(consortium):
     group, policy = consortium(level=1, members=4, rows=60, columns=3), Policy(one_release=False)
     whole = {**group.data["m1"], "who": PATIENTS}
