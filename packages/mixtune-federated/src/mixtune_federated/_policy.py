@@ -135,7 +135,7 @@ class Policy:
                 told = tuple(names[place] for place in large)
                 people = "1 person makes" if most == 1 else f"fewer than {least} people make"
                 why = f"{people} up {share:.4g} of a combination of them: clip rare values, or leave columns out"
-                asked = f"sums over {checks.quoted(told)}" if told else "sums over parts of the rows"
+                asked = f"sums over {checks.quoted(told)}" if told else "sums over features or parts of the rows"
                 raise RefusedError(asked, why, code="small-cell", columns=told)
 
     def check_probe(self, focal: Moments, own: Moments) -> None:

@@ -133,6 +133,10 @@ class Site:
         if self.study.level < 3 and self._passed != self.policy:
             people = None if self.people.whole else self.people.places
             self.policy.check_rows(self.inputs, self.study.n_features, self.study.encoder.names, people)
+            # Random features of few different rows can tell all of these apart, as a product of all columns would.
+            if self.study.features.width and len(np.unique(self.inputs.X, axis=0)) <= self.study.n_features + 1:
+                columns = [self.rows.X, self.rows.y, np.ones(len(self.rows.y))]
+                self.policy.check_combinations(np.column_stack(columns), self.people.places)
             self._passed = self.policy
 
     def _recorded(self, request: Message, spec: Values, content: Answer, file: str) -> Message:

@@ -9,7 +9,7 @@ from mixtune.moments import Rows
 
 pytest.importorskip("cryptography")
 
-from mixtune_federated import Policy, RefusedError, Site
+from mixtune_federated import FeatureSpec, Policy, RefusedError, Site
 
 ROWS = 60
 ALONE = np.eye(ROWS)[7]
@@ -113,6 +113,22 @@ def test_rows_of_one_person_are_one_person(consortium):
     assert site.answer(request)
     site, request, _ = member(consortium, [category])
     assert site.answer(request)
+
+
+def test_random_features_of_categories_single_out_no_product_of_three(consortium):
+    """Each two of three columns cross for enough people; 20 random features span the cells where all three do."""
+    rng, rows = np.random.default_rng(3), 120
+    X = rng.permutation(np.repeat(np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, 8).T, 15, axis=0))
+    group = consortium(level=1, members=3, columns=3, features=FeatureSpec(width=20))
+    y, request = rng.standard_normal(rows), group.coordinator().ask()
+    assert Site(group.study, Rows(X * 1.0, y), group.keys["m1"]).answer(request)
+    kept = np.flatnonzero(X.min(axis=1) == 0)
+    rare = np.r_[kept, np.flatnonzero(X.min(axis=1) == 1)[:1], kept[X[kept].sum(axis=1) == 2]]
+    with pytest.raises(RefusedError, match="makes up 1 of a combination"):
+        Site(group.study, Rows(X[rare] * 1.0, rng.standard_normal(len(rare))), group.keys["m1"]).answer(request)
+    plain = consortium(level=1, members=3, columns=3)
+    site = Site(plain.study, Rows(X[rare] * 1.0, rng.standard_normal(len(rare))), plain.keys["m1"])
+    assert site.answer(plain.coordinator().ask())
 
 
 @pytest.mark.parametrize("rows", [100, 300])
