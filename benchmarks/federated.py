@@ -94,6 +94,7 @@ class Members:
 
 def measure(full: bool = False) -> Iterator[Claim | Figure]:
     yield from masked_cost()
+    yield from ordinary_tables()
     if full:
         yield from many_members()
     for name in ("exam", "ames"):
@@ -219,6 +220,25 @@ def masked_cost(width: int = 512, members: int = 10) -> Iterator[Claim]:
     yield Claim(f"masked answer, p = {width}, {members} members", min(times), 0.05, 1)
     total = first.size + answers[0].size + second.size + size
     yield Claim(f"bytes of a member, p = {width}, {members} members", total / 1e6, 2.5, 1, unit="MB")
+
+
+def ordinary_tables(trials: int = 50) -> Iterator[Figure]:
+    """The part of tables without rare people, with three rows for each column or more, that a policy refuses."""
+    rng, policy, draws = np.random.default_rng(0), Policy(), {"normal": 0, "exponential": 0, "log-normal": 0}
+    sizes = ((60, 18), (100, 30), (300, 90), (1000, 20))
+    for kind in draws:
+        for rows, columns in [size for size in sizes for _ in range(trials)]:
+            X = rng.standard_normal((rows, columns)) if kind == "normal" else rng.exponential(size=(rows, columns))
+            X = np.exp(rng.standard_normal((rows, columns))) if kind == "log-normal" else X
+            y = X @ rng.standard_normal(columns) / columns**0.5 + rng.standard_normal(rows)
+            try:
+                policy.check_cells(
+                    np.column_stack([X, y]), np.arange(rows), [f"x{place}" for place in range(columns + 1)]
+                )
+            except DataError:
+                draws[kind] += 1
+    tables = len(sizes) * trials
+    yield Figure("refused", "tables without rare people", {kind: count / tables for kind, count in draws.items()})
 
 
 def many_members(width: int = 300, members: int = 1000) -> Iterator[Claim]:

@@ -45,6 +45,31 @@ def test_equal_to_pooled(consortium, level, condition, weights):
     )
 
 
+@pytest.mark.parametrize("weights", ["predictive", "equal"])
+def test_sums_equal_those_of_pooled_rows(consortium, weights):
+    """To 1e-12 at both levels, in one and two exchanges."""
+    for level in (1, 2):
+        group = consortium(level, members=6, fixed=FixedMethod(weights=weights))
+        coordinator, messages = group.run()
+        combined = coordinator.combine(messages, require_all=True)
+        assert combined.exchanges == level
+        rows = {name: group.study.prepared(Rows(*pair)) for name, pair in group.sources.items()}
+        if level == 1:
+            for name, own in rows.items():
+                near = combined.origin.rows(own)
+                U = np.column_stack([near.X, np.ones(len(near.y))])
+                np.testing.assert_allclose(combined.moments[name].gram, U.T @ U, rtol=1e-12, atol=1e-12)
+                np.testing.assert_allclose(combined.moments[name].cross, U.T @ near.y, rtol=1e-12, atol=1e-11)
+            continue
+        share = np.array([combined.weights[name] for name in rows])
+        features = [np.column_stack([own.X, np.ones(len(own.y))]) for own in rows.values()]
+        gram = sum(w * U.T @ U for w, U in zip(share / share.sum(), features))
+        cross = sum(w * U.T @ own.y for w, U, own in zip(share / share.sum(), features, rows.values()))
+        largest = np.max(np.abs(gram))
+        np.testing.assert_allclose(combined.total.gram, gram, rtol=1e-12, atol=1e-12 * largest)
+        np.testing.assert_allclose(combined.total.cross, cross, rtol=1e-12, atol=1e-12 * np.max(np.abs(cross)))
+
+
 @pytest.mark.parametrize("level", [1, 2])
 def test_rows_far_from_the_zero_of_the_study(consortium, level):
     """Sums about the zero of the study would leave 3e-10 at level 1, and 1e-4 without a ridge."""

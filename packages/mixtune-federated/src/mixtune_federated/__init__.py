@@ -9,10 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mixtune.choice import SummedSources
+from mixtune_federated._audit import audit
 from mixtune_federated._coordinator import MEMBERS, Combined, Coordinator
-from mixtune_federated._keys import Card, Key, key_path
+from mixtune_federated._keys import Card, Key, check_name, check_not_kept, key_path
+from mixtune_federated._ledger import Ledger
 from mixtune_federated._messages import Message, read_message
-from mixtune_federated._policy import Ledger, Policy, RefusedError
+from mixtune_federated._policy import Policy, RefusedError
 from mixtune_federated._site import Site
 from mixtune_federated._study import FeatureSpec, FixedMethod, Limits, Privacy, Study
 from mixtune_federated._tuned import remote_tasks
@@ -41,6 +43,9 @@ __all__ = [
     "Site",
     "Study",
     "Summed",
+    "audit",
+    "check_name",
+    "check_not_kept",
     "key_path",
     "pooled_twin",
     "read_message",

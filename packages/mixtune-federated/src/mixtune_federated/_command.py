@@ -15,9 +15,10 @@ from mixtune import checks
 from mixtune.cli import inputs as reading
 from mixtune.cli import outputs
 from mixtune.errors import DataError, ParameterError
+from mixtune_federated._types import Values
 
 if TYPE_CHECKING:
-    from mixtune_federated import Combined, Key, Policy, Study
+    from mixtune_federated import Combined, Key, Policy, Site, Study
     from mixtune_federated.folder import Faults
 
 federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows and send sums, as files.")
@@ -33,6 +34,8 @@ KeyFile: TypeAlias = Annotated[Path | None, typer.Option("--key", help=_KEY_HELP
 _CONFIRM_HELP = "Add an exchange in which members confirm who took part."
 _NEW_KEY_HELP = "Where to write the new key; by default NAME.key in the folder of the study."
 _CHECK_HELP = "Check these rows against the study and the default policy."
+_IDENTIFIER_HELP = "The column that says whose a row is; it stays here, and people are counted by it."
+_LEDGER_HELP = "Record of past releases; by default NAME.ledger in the folder of the study."
 _ANSWERS_HELP = "The answers, .mxf; requests beside them are found."
 
 
@@ -87,7 +90,7 @@ class ResultOptions:
 
     def check(self, inputs: Sequence[Path] = ()) -> None:
         """Check before any work that the files can be written."""
-        outputs.check_outputs({"--out": self.out, "--report": self.report}, force=self.force, inputs=inputs)
+        _check_outputs({"--out": self.out, "--report": self.report}, force=self.force, inputs=inputs)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def study_new(
     Look through the file and edit it before anybody joins; if you edit columns
     or features, delete the line with the hash of the feature map.
     """
-    outputs.check_outputs({"STUDY": study}, force=force, inputs=like)
+    _check_outputs({"STUDY": study}, force=force, inputs=like)
     made = settings.new_study(like, target=target, focal=focal, name=name, days=days)
     made.save(study)
     console = outputs.output()
@@ -144,11 +147,12 @@ def study_join(
     data: Annotated[Path | None, typer.Option(help="Check these rows against the study.")] = None,
 ) -> None:
     """Make a key for a member and pin its public half in the study. The key file never leaves the member."""
-    from mixtune_federated import Key, Study
+    from mixtune_federated import Key, Study, check_name
 
     found = Study.load(study)
     if data is not None:
         found.read(data)
+    check_name(name)
     place = key or study.parent / f"{name}.key"
     made = Key.load(place) if place.exists() else Key.generate(name)
     if made.name != name:
@@ -198,13 +202,38 @@ def ask(
     """Write the next request: the first one, or the one that follows from the requests and answers so far."""
     from mixtune_federated import Coordinator, Study
 
-    outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
+    _check_outputs({"--out": out}, force=force, inputs=[study, *(files or [])])
     found = Study.load(study)
     coordinator = Coordinator(found, focal, _key(key, study, found.focal), policy=_policy(policy))
-    request = coordinator.ask(files or ())
+    request = coordinator.ask(files or (), file=out.name)
     request.save(out)
     lost = [f'"{name}" is missing: {why}' for name, why in coordinator.missing(files or ()).items()]
     outputs.show_lines(outputs.output(), f"Wrote {out}", [*request.explain(), *lost])
+
+
+@dataclass(frozen=True)
+class MemberFiles:
+    """What belongs to the member that answers."""
+
+    study: Annotated[Path, typer.Option("--study", help="The file of the study.")] = Path("study.toml")
+    key: KeyFile = None
+    policy: PolicyFile = None
+    ledger: Annotated[Path | None, typer.Option(help=_LEDGER_HELP)] = None
+    identifier: Annotated[str | None, typer.Option(help=_IDENTIFIER_HELP)] = None
+
+    @property
+    def inputs(self) -> list[Path]:
+        """Files that are never replaced."""
+        return [path for path in (self.study, self.key, self.policy, self.ledger) if path is not None]
+
+    def site(self, data: Path) -> Site:
+        """The member, with its rows."""
+        from mixtune_federated import Ledger, Site, Study
+
+        own = _key(self.key, self.study)
+        book = Ledger(self.ledger or self.study.parent / f"{own.name}.ledger")
+        policy = _policy(self.policy)
+        return Site(Study.load(self.study), data, own, policy, ledger=book, identifier=self.identifier)
 
 
 @federate.command()
@@ -213,23 +242,38 @@ def answer(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The request, .mxf.")],
     data: Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")],
     out: Annotated[Path, typer.Option(help="Where to write the answer.")],
-    files: StudyFiles,
-    policy: PolicyFile = None,
-    ledger: Annotated[Path | None, typer.Option(help="Record of past releases; by default KEY.ledger.")] = None,
+    own: MemberFiles,
     force: reading.Force = False,
 ) -> None:
     """Answer a request with sums of the member's rows, or refuse it with a reason.
 
-    Look at the answer with "mixtune federate inspect" before you send it.
+    Look at the answer with "mixtune federate audit" before you send it.
     """
-    from mixtune_federated import Ledger, Site, Study
-
-    outputs.check_outputs({"--out": out}, force=force, inputs=[request, data])
-    found, own = Study.load(files.study), _key(files.key, files.study)
-    book = Ledger(ledger or files.study.parent / f"{own.name}.ledger")
-    made = Site(found, data, own, _policy(policy), ledger=book).answer(request)
+    _check_outputs({"--out": out}, force=force, inputs=[request, data, *own.inputs])
+    made = own.site(data).answer(request, file=out.name)
     made.save(out)
     outputs.show_lines(outputs.output(), f"Wrote {out}", made.explain())
+
+
+@federate.command("audit")
+@reading.with_groups
+def audit_answers(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Answers of this member, .mxf.")],
+    own: MemberFiles,
+    data: Annotated[Path | None, typer.Option("--data", help="The rows, to see how few people sums are about.")] = None,
+    as_json: reading.AsJson = False,
+) -> None:
+    """Show what answers reveal, to whom, and about how few people, before they are sent."""
+    from mixtune_federated import audit, read_message
+
+    site, lines = None if data is None else own.site(data), dict[str, list[str]]()
+    for path in files:
+        lines[str(path)] = audit(read_message(path), _key(own.key, own.study), site if path == files[-1] else None)
+    if as_json:
+        outputs.print_json(lines)
+        return
+    for name, said in lines.items():
+        outputs.show_lines(outputs.output(), name, said)
 
 
 @federate.command("inspect")
@@ -351,7 +395,7 @@ def _simulated(
         study.save(folder.path / "study.toml")
         for name in tables if trial.transport == "flower" else study.sources:
             keys[name].save(folder.key_path(name))
-        options: dict[str, Any] = {"timeout": trial.timeout, "step": step}
+        options: Values = {"timeout": trial.timeout, "step": step}
         if trial.transport == "files":
             own = {name: tables[name] for name in study.sources}
             options |= {"processes": trial.processes, "policy": _policy(trial.policy), "faults": faults}
@@ -371,7 +415,7 @@ def _simulated(
         return coordinator.combine(messages, require_all=require_all)
 
 
-def _finish(combined: Combined, focal: Path, result: ResultOptions) -> dict[str, Any]:
+def _finish(combined: Combined, focal: Path, result: ResultOptions) -> Values:
     """The model, its files, and what there is to say."""
     from mixtune_federated import FederatedRegressor
 
@@ -412,7 +456,7 @@ def _difference(combined: Combined, tables: dict[str, Path]) -> float:
     return float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs)))
 
 
-def _show(document: dict[str, Any], result: ResultOptions) -> None:
+def _show(document: Values, result: ResultOptions) -> None:
     if result.as_json:
         outputs.print_json(document)
         return
@@ -453,6 +497,16 @@ def _pairs(given: list[str] | None, names: Collection[str], option: str) -> dict
         except ValueError as error:
             raise ParameterError(f"{option} {pair}: {value!r} is not a number; write NAME=NUMBER") from error
     return found
+
+
+def _check_outputs(paths: dict[str, Path | None], *, force: bool, inputs: Sequence[Path]) -> None:
+    """Refuse places where nothing can be written, or where a key or a ledger is."""
+    from mixtune_federated import check_not_kept
+
+    outputs.check_outputs(paths, force=force, inputs=inputs)
+    for path in paths.values():
+        if path is not None:
+            check_not_kept(path)
 
 
 def _policy(path: Path | None) -> Policy:

@@ -38,7 +38,7 @@ from mixtune_federated._messages import (
 from mixtune_federated._policy import Policy, RefusedError
 from mixtune_federated._privacy import private_exponent, private_moments
 from mixtune_federated._study import Study
-from mixtune_federated._types import Arrays, Floats
+from mixtune_federated._types import Arrays, Content, File, Floats, Values
 
 #: What is sent of candidates for a validation task.
 _SENT = ("heads", "quadratics")
@@ -53,9 +53,9 @@ MEMBERS = "all members"
 #: What carries a request to members and brings back answers, and why some are missing.
 Exchange: TypeAlias = Callable[[Message, Sequence[str]], tuple[list[Message], dict[str, str]]]
 #: Answers by member: values and arrays.
-_Answers: TypeAlias = dict[str, tuple[dict[str, Any], Arrays]]
+_Answers: TypeAlias = dict[str, Content]
 #: A request before it is sealed: recipients, a description, values and arrays.
-_Question: TypeAlias = tuple[Sequence[str], list[str], dict[str, Any], dict[str, Any]]
+_Question: TypeAlias = tuple[Sequence[str], list[str], Values, Values]
 #: Why a member takes no part in validation.
 IDLE = "its policy allows no sums over so few of its rows"
 #: The sharing of predictive weights is doubled at most so often.
@@ -211,12 +211,12 @@ class Coordinator:
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def ask(self, messages: Iterable[Message | str | Path | bytes] = ()) -> Message:
-        """The next request, after the messages so far; the first one without any."""
+    def ask(self, messages: Iterable[Message | File | bytes] = (), *, file: str = "") -> Message:
+        """The next request, after the messages so far; the first one without any. It holds under its file name."""
         known, study = self._log(messages), self.study
         asked = self._next(known)
         to, says, spec, arrays = getattr(self, f"_ask_{asked}")(known)
-        header: dict[str, Any] = {"kind": "request", "step": STEPS[asked], "public": {"ask": asked}}
+        header: Values = {"kind": "request", "step": STEPS[asked], "public": {"ask": asked}, "file": file}
         # The coordinator reads its own requests again when it combines.
         made = study.write(self.key, (*to, study.focal), says, {"ask": asked, **spec}, arrays=arrays, **header)
         self._sent.append(made)
@@ -239,7 +239,7 @@ class Coordinator:
         return self.study.sources, ["a request for sums, sealed to the coordinator"], {}, {}
 
     def _ask_keys(self, known: _Log) -> _Question:
-        study, says, arrays = self.study, ["a request for keys and sizes"], dict[str, Any]()
+        study, says, arrays = self.study, ["a request for keys and sizes"], Values()
         if study.scored:
             inputs = self._inputs()
             self.policy.check_rows(inputs, study.n_features, study.encoder.names)
@@ -260,7 +260,7 @@ class Coordinator:
             found = [told[name][0]["magnitudes"] for name in roster]
             largest = {block: max(int(each[block]) for each in found) for block in sums.BLOCKS[:-1]}
             exponents = {block: masks.best_exponent(size, len(roster)) for block, size in largest.items()}
-        spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
+        spec: Values = {"first": known.last.digest, "roster": roster, "exponents": exponents}
         spec |= {"weights": [weights[name] for name in roster], "focal_weight": weights[study.focal]}
         public, signed = (np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature"))
         says = [f"a request for a masked sum over {len(roster)} members, their weights and their keys"]
@@ -270,7 +270,7 @@ class Coordinator:
         """First answers at levels 2 and 3 that can be used; the others are left out and named."""
         study, request = self.study, known.requests[0]
 
-        def read(name: str, spec: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        def read(name: str, spec: Values, arrays: Arrays) -> Content:
             boxes = len(study.neighbours(name)), masks.BOX_BYTES
             shapes: masks.Shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": boxes}
             shapes |= {"own_boxes": boxes, "own_digest": (KEY_BYTES,)} if study.limits.confirm else {}
@@ -325,7 +325,7 @@ class Coordinator:
         return list(places), says, *self._task_content(known, plan, places)
 
     def _ask_plays(self, known: _Log) -> _Question:
-        plan, remote, study, boxes = self._plan(known), self._remote(known), self.study, dict[str, Any]()
+        plan, remote, study, boxes = self._plan(known), self._remote(known), self.study, Values()
         places = self._places(known, plan)
         parts = self._read_parts(known, places)
         spec, arrays = self._task_content(known, plan, {name: places[name] for name in parts})
@@ -339,9 +339,7 @@ class Coordinator:
         says = ["candidates for each member's validation tasks, sealed to that member"]
         return list(parts), says, {**spec, "parts": known.last.digest}, {**arrays, **boxes}
 
-    def _task_content(
-        self, known: _Log, plan: Any, places: Mapping[str, Sequence[Any]]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _task_content(self, known: _Log, plan: Any, places: Mapping[str, Sequence[Any]]) -> Content:
         """What members are told about validation tasks: sizes, the common mean, and the rows of each member's tasks."""
         if not places:
             raise _nothing_left("no member takes a validation task")
@@ -364,7 +362,7 @@ class Coordinator:
         says = ["sums over all members' models, and a request for masked sums of residuals in validation tasks"]
         return self._ask_further(known, says, files.joined_arrays({"terms": blocks}))
 
-    def _ask_further(self, known: _Log, says: list[str], more: Mapping[str, Any]) -> _Question:
+    def _ask_further(self, known: _Log, says: list[str], more: Values) -> _Question:
         """A further question of the self-tuned choice at level 2, to all that sent masked sums.
 
         Who is missing here cannot be recovered: its key would open the masks of its earlier sums as well.
@@ -408,7 +406,7 @@ class Coordinator:
         if key in self._cache:
             return self._cache[key]
 
-        def read(name: str, _: dict[str, Any], arrays: Arrays) -> tuple[Moments, Origin]:
+        def read(name: str, _: Values, arrays: Arrays) -> tuple[Moments, Origin]:
             return sums.sums_from(arrays, self.study.n_features, f'the sums of "{name}"')
 
         found = self._read(known, known.requests[0], read)
@@ -445,7 +443,7 @@ class Coordinator:
         return found
 
     def _read_parts(self, known: _Log, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
-        def read(name: str, _: dict[str, Any], arrays: Arrays) -> list[Moments]:
+        def read(name: str, _: Values, arrays: Arrays) -> list[Moments]:
             what, parts = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
             return [sums.moments_from(files.arrays_below(arrays, part), self.study.n_features, what) for part in parts]
 
@@ -455,7 +453,7 @@ class Coordinator:
         """The validation tasks that came back, in the order of the plan."""
         remote, names = self._remote(known), self._names_of(known)
 
-        def read(name: str, spec: dict[str, Any], arrays: Arrays) -> list[SummedTask]:
+        def read(name: str, spec: Values, arrays: Arrays) -> list[SummedTask]:
             return tuned.read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
 
         found = self._read(known, known.request("plays"), read)
@@ -463,7 +461,7 @@ class Coordinator:
 
     # --- combining ----------------------------------------------------------------------------------------------
 
-    def combine(self, messages: Iterable[Message | str | Path | bytes], *, require_all: bool = False) -> Combined:
+    def combine(self, messages: Iterable[Message | File | bytes], *, require_all: bool = False) -> Combined:
         """The sums behind the answers.
 
         Parameters
@@ -492,7 +490,7 @@ class Coordinator:
 
     def _combine_moments(self, known: _Log) -> Combined:
         moments, origin = self._moments_of(known)
-        parts: dict[str, Any] = {"moments": moments}
+        parts: Values = {"moments": moments}
         if self.study.method == "tuned":
             plan = self._plan(known)
             parts |= {"plan": plan, "tasks": self._tasks(known, plan)}
@@ -526,7 +524,7 @@ class Coordinator:
         weights = {study.focal: told.focal_weight / everyone, **{name: w / everyone for name, w in kept.items()}}
         first = self._read(known, known.requests[0])
         scores = {name: float(first[name][0]["score"]) for name in alive if "score" in first.get(name, ({}, {}))[0]}
-        made: dict[str, Any] = {"sharing": spec.get("sharing")}
+        made: Values = {"sharing": spec.get("sharing")}
         made |= {"total": Moments(rows, gram, cross, max(square, 0.0)), "head": blocks["head"] / shared}
         return self._combined(known, tuple(alive), weights=weights, scores=scores, **made)
 
@@ -592,7 +590,7 @@ class Coordinator:
     def _focal(self) -> sums.LocalSums:
         return sums.LocalSums.of(self.study.prepared(self._inputs()), self.study.fixed.ridge)
 
-    def _weigh(self, roster: Sequence[str], told: Mapping[str, Any]) -> tuple[dict[str, float], float | None]:
+    def _weigh(self, roster: Sequence[str], told: Values) -> tuple[dict[str, float], float | None]:
         """Weights of the focal member and the roster by the rule of the study, and what sharing they are from.
 
         Where the study leaves the sharing open, it starts at the leave-one-out error of the focal model, and doubles
@@ -627,7 +625,7 @@ class Coordinator:
         error = LocalModel.of(rows, self.study.fixed.ridge).left_out_error(rows)
         return error if np.isfinite(error) else float(np.var(rows.y))
 
-    def _log(self, messages: Iterable[Message | str | Path | bytes]) -> _Log:
+    def _log(self, messages: Iterable[Message | File | bytes]) -> _Log:
         """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
         given, found = list(messages), {message.digest: message for message in self._sent}
         study, most = self.study, self.study.limits.message_bytes
@@ -661,7 +659,7 @@ class Coordinator:
 
         ``use`` is called with the member's name and the values and arrays of its answer, which it returns by default.
         """
-        found, answers = dict[str, Any](), known.answers_to(request)
+        found, answers = Values(), known.answers_to(request)
         for name, count in Counter(answer.sender for answer in answers).items():
             if count > 1:
                 raise DataError(f'there are two answers of "{name}" to one request; pass one of them')
@@ -680,7 +678,7 @@ class Coordinator:
         answered = self._read(known, known.last)
         return [name for name in spec["roster"] if name not in answered]
 
-    def missing(self, messages: Iterable[Message | str | Path | bytes]) -> dict[str, str]:
+    def missing(self, messages: Iterable[Message | File | bytes]) -> dict[str, str]:
         """Members that gave no usable answer to the last request that others answered, and why."""
         known = self._log(messages)
         answered = {answer.header["reply_to"] for answer in known.answers}

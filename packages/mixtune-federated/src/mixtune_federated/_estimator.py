@@ -18,6 +18,7 @@ from mixtune.estimators import RegretOptimalRegressor, RegretOptimalRegressorCV,
 from mixtune.moments import Moments, Origin, Rows
 from mixtune_federated._coordinator import MEMBERS, Combined
 from mixtune_federated._tuned import remote_tasks
+from mixtune_federated._types import Values
 
 #: Settings of the fixed method.
 FIXED = ("weights", "sharing", "ridge", "transfer", "stability", "horizon")
@@ -122,7 +123,7 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
 
     ``focal`` and ``sources`` are rows of inputs, as the study encodes them.
     """
-    study, parts = combined.study, dict[str, Any]()
+    study, parts = combined.study, Values()
     pairs = {name: (rows.X, rows.y) for name, rows in sources.items()}
     if study.level == 3:
         # Without clipping and noise, and so without privacy: the difference is what these cost.
@@ -143,7 +144,7 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
     return model.fit(focal.X, focal.y, sources=pairs)
 
 
-def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:
+def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Values:
     """Moments, and the validation tasks of those members that did some, from all rows in one place."""
     study, plan = combined.study, combined.plan
     assert plan is not None
@@ -161,7 +162,7 @@ def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) 
     return {"moments": moments, "tasks": tasks}
 
 
-def _pooled_sums(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:
+def _pooled_sums(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Values:
     """What the self-tuned choice at level 2 needs, from all rows in one place."""
     study = combined.study
     prepared = {name: study.prepared(rows) for name, rows in sources.items()}

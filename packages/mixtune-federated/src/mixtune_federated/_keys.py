@@ -1,53 +1,91 @@
 """Keys of members: signatures, seals and derived secrets, from the library ``cryptography``.
 
-Every member has one Ed25519 key to sign with and one X25519 key that others seal to. The public halves are its
-:class:`Card`, which the study pins; the private ones stay in a file that only its owner can read. Everything else (the
-keys of one exchange, masks, noise) is derived from them with HKDF-SHA256, so that a member needs no other memory.
+Every member has one Ed25519 key to sign with and one X25519 key that others seal to, by HPKE (RFC 9180). The public
+halves are its :class:`Card`, which the study pins; the private ones stay in a file that only its owner can read.
+Everything else (the keys of one exchange, masks, tokens of people) is derived from them with HKDF-SHA256, so that a
+member needs no other memory.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Self
 
 from mixtune import checks, files
 from mixtune.errors import DataError
+from mixtune_federated._types import File, Values
 
-#: Bytes of a public key, a signature and the tag of a sealed text.
-KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES = 32, 64, 16
+#: Bytes of a public key, of a signature, and by which a sealed text is longer than the text.
+KEY_BYTES, SIGNATURE_BYTES, SEAL_BYTES = 32, 64, 48
 _FORMAT = "mixtune-key"
-#: Every derived secret says what it is for, so that none serves two purposes.
-_SEAL = b"mixtune/1 seal"
+#: What no name holds, and the longest name: names become parts of file names on all systems.
+_NOT_IN_NAMES, _LONGEST_NAME = set('/\\:*?"<>|'), 64
+#: Files that are never written over: their endings, and what stands in their first line.
+_KEPT = {".key": b'"mixtune-key"', ".ledger": b'"mixtune-ledger"'}
 
 
-#: Where the primitives live, below ``cryptography``.
+#: What is used of ``cryptography``, by its modules; members who only read a study need none of it.
 PLACES = {
-    "exceptions": ("InvalidSignature", "InvalidTag"),
-    "hazmat.primitives.asymmetric.ed25519": ("Ed25519PrivateKey", "Ed25519PublicKey"),
-    "hazmat.primitives.asymmetric.x25519": ("X25519PrivateKey", "X25519PublicKey"),
-    "hazmat.primitives.ciphers": ("Cipher",),
-    "hazmat.primitives.ciphers.aead": ("ChaCha20Poly1305",),
-    "hazmat.primitives.ciphers.algorithms": ("ChaCha20",),
-    "hazmat.primitives.hashes": ("SHA256",),
-    "hazmat.primitives.kdf.hkdf": ("HKDF",),
+    "exceptions": "InvalidSignature InvalidTag",
+    "fernet": "Fernet InvalidToken",
+    "hazmat.primitives.asymmetric.ec": "SECP384R1 generate_private_key",
+    "hazmat.primitives.asymmetric.ed25519": "Ed25519PrivateKey Ed25519PublicKey",
+    "hazmat.primitives.asymmetric.x25519": "X25519PrivateKey X25519PublicKey",
+    "hazmat.primitives.ciphers": "Cipher",
+    "hazmat.primitives.ciphers.aead": "ChaCha20Poly1305",
+    "hazmat.primitives.ciphers.algorithms": "ChaCha20",
+    "hazmat.primitives.hashes": "SHA256",
+    "hazmat.primitives.hpke": "AEAD KDF KEM Suite",
+    "hazmat.primitives.kdf.hkdf": "HKDF",
+    "hazmat.primitives.serialization": "Encoding NoEncryption PrivateFormat PublicFormat",
 }
 
 
 @cache
 def primitives() -> SimpleNamespace:
-    """The primitives of ``cryptography`` that the protocol uses."""
-    found = SimpleNamespace()
+    """All names of :data:`PLACES`, and the suite of HPKE."""
+    lib = SimpleNamespace()
     for place, names in PLACES.items():
         module = checks.import_extra(f"cryptography.{place}", "federated", "a federated study")
-        for name in names:
-            setattr(found, name, getattr(module, name))
-    return found
+        vars(lib).update({name: getattr(module, name) for name in names.split()})
+    lib.suite = lib.Suite(lib.KEM.X25519, lib.KDF.HKDF_SHA256, lib.AEAD.CHACHA20_POLY1305)
+    return lib
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be part of a file name everywhere, or looks like something else.
+
+    Examples
+    --------
+    >>> check_name("school 14")
+    >>> check_name("../evil")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: '../evil' cannot be a name; use up to 64 letters, digits, spaces, dots and dashes
+    """
+    plain = name.isprintable() and name == unicodedata.normalize("NFKC", name) and not _NOT_IN_NAMES & set(name)
+    if not plain or not 0 < len(name) <= _LONGEST_NAME or not name[0].isalnum() or name[-1] in " .":
+        problem = f"{name!r} cannot be a name"
+        raise DataError(f"{problem}; use up to {_LONGEST_NAME} letters, digits, spaces, dots and dashes", code="name")
+
+
+def check_not_kept(path: Path) -> None:
+    """Refuse to write over a key or a ledger, whatever its name is, or to call something else so."""
+    place = path.resolve()
+    kept = path.suffix.lower() in _KEPT or place.suffix.lower() in _KEPT
+    if not kept and place.is_file():
+        with place.open("rb") as file:
+            begins = file.read(100)
+        kept = any(mark in begins for mark in _KEPT.values())
+    if kept:
+        raise DataError(f"{path} is the place of a key or a ledger, which are never replaced; choose another name")
 
 
 def derive(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
@@ -76,23 +114,6 @@ def keystream(key: bytes, length: int) -> bytes:
     return lib.Cipher(lib.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(length))
 
 
-def encrypt(key: bytes, text: bytes, context: bytes) -> bytes:
-    """ChaCha20-Poly1305 under a key that serves once; ``context`` is not hidden, but must be the same when opened."""
-    return primitives().ChaCha20Poly1305(key).encrypt(bytes(12), text, context)
-
-
-def decrypt(key: bytes, sealed: bytes, context: bytes, what: str) -> bytes:
-    """The text of :func:`encrypt`; an error that names ``what`` where it was altered or is for another key."""
-    lib = primitives()
-    try:
-        return lib.ChaCha20Poly1305(key).decrypt(bytes(12), sealed, context)
-    except lib.InvalidTag as error:
-        raise DataError(
-            f"{what} cannot be opened: it was altered, or sealed for another key; check the key, or ask for it again",
-            code="wrong-key",
-        ) from error
-
-
 @dataclass(frozen=True)
 class Card:
     """What a study pins of a member: its name and public keys."""
@@ -102,11 +123,12 @@ class Card:
     sealing: bytes
 
     def __post_init__(self) -> None:
+        check_name(self.name)
         if len(self.signing) != KEY_BYTES or len(self.sealing) != KEY_BYTES:
             raise DataError(f'the keys of "{self.name}" must have {KEY_BYTES} bytes; copy the member\'s card again')
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
+    def from_dict(cls, values: Values) -> Self:
         try:
             name, signing, sealing = (values[key] for key in ("name", "signing", "sealing"))
             return cls(str(name), bytes.fromhex(signing), bytes.fromhex(sealing))
@@ -129,10 +151,8 @@ class Card:
 
     def seal(self, text: bytes, context: bytes = b"") -> bytes:
         """Seal a text to this member: nobody else can open it, not even who sealed it."""
-        private = os.urandom(KEY_BYTES)
-        public = public_of(private)
-        key = derive(agree(private, self.sealing), salt=public + self.sealing, info=_SEAL)
-        return public + encrypt(key, text, context)
+        lib = primitives()
+        return lib.suite.encrypt(text, lib.X25519PublicKey.from_public_bytes(self.sealing), info=context)
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +175,6 @@ class Key:
     @classmethod
     def generate(cls, name: str) -> Self:
         """New keys from the operating system's random numbers."""
-        primitives()
         return cls(name, os.urandom(KEY_BYTES), os.urandom(KEY_BYTES))
 
     @property
@@ -172,18 +191,22 @@ class Key:
         return primitives().Ed25519PrivateKey.from_private_bytes(self.signing).sign(text)
 
     def open(self, sealed: bytes, what: str, context: bytes = b"") -> bytes:
-        """The text that was sealed to this member."""
-        public, text = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
-        if len(public) < KEY_BYTES:
-            raise DataError(f"{what} is cut off; ask for it again")
-        key = derive(agree(self.sealing, public), salt=public + public_of(self.sealing), info=_SEAL)
-        return decrypt(key, text, context, what)
+        """The text that was sealed to this member; an error that names ``what`` where it cannot be opened."""
+        lib = primitives()
+        try:
+            return lib.suite.decrypt(sealed, lib.X25519PrivateKey.from_private_bytes(self.sealing), info=context)
+        except (lib.InvalidTag, ValueError) as error:
+            raise DataError(
+                f"{what} cannot be opened: it was altered, or sealed for another key; check the key, or ask for it "
+                "again",
+                code="wrong-key",
+            ) from error
 
     def secret(self, purpose: bytes, salt: bytes) -> bytes:
         """A secret for one purpose: the same again for the same ``salt``, so that nothing has to be kept."""
         return derive(self.sealing, salt=salt, info=b"mixtune/1 " + purpose)
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: File) -> Path:
         """Write a file that only its owner can read; an existing file is never replaced."""
         path = Path(path)
         files.check_place(path, "member.key")
@@ -203,13 +226,14 @@ class Key:
         return path
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: File) -> Self:
         """Read a file of :meth:`save`."""
         path = Path(path)
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["format"] != _FORMAT:
                 raise ValueError("it is of another kind")
+            check_name(values["name"])
             return cls(values["name"], bytes.fromhex(values["signing"]), bytes.fromhex(values["sealing"]))
         except OSError as error:
             raise DataError(f"the key {path} cannot be read: {error.strerror or error}; check the path") from error
@@ -219,11 +243,11 @@ class Key:
 
 def key_path(folder: Path, name: str) -> Path:
     """The file of a member's key in the folder of the study: NAME.key, else the only key there is."""
-    found = sorted(folder.glob("*.key"))
-    if (own := folder / f"{name}.key") in found:
+    keys = sorted(folder.glob("*.key"))
+    if (own := folder / f"{name}.key") in keys:
         return own
-    if not found:
+    if not keys:
         raise DataError(f"there is no key in the folder of the study, {folder}; join it first, or pass the key (--key)")
-    if len(found) > 1:
-        raise DataError(f"there are {len(found)} keys in the folder of the study, {folder}; choose one (--key)")
-    return found[0]
+    if len(keys) > 1:
+        raise DataError(f"there are {len(keys)} keys in the folder of the study, {folder}; choose one (--key)")
+    return keys[0]

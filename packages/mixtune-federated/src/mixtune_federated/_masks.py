@@ -22,11 +22,11 @@ import numpy as np
 
 from mixtune import files
 from mixtune.errors import DataError
-from mixtune_federated._keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, agree, derive, keystream, public_of
+from mixtune_federated._keys import KEY_BYTES, SEAL_BYTES, SIGNATURE_BYTES, agree, derive, keystream, public_of
 from mixtune_federated._messages import canonical, hashed
 from mixtune_federated._policy import RefusedError
 from mixtune_federated._study import Study
-from mixtune_federated._types import Arrays, Floats
+from mixtune_federated._types import Arrays, Floats, Values
 
 #: Elements of the ring.
 Ring = np.ndarray[Any, np.dtype[np.uint64]]
@@ -34,8 +34,10 @@ Ring = np.ndarray[Any, np.dtype[np.uint64]]
 PRIME = 2**256 + 297
 SHARE_BYTES = KEY_BYTES + 1
 #: Bytes of a share sealed to one neighbour.
-BOX_BYTES = KEY_BYTES + SHARE_BYTES + TAG_BYTES
+BOX_BYTES = SHARE_BYTES + SEAL_BYTES
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
+#: Powers of two of floating-point numbers are smaller.
+MOST_EXPONENT = 1100
 #: Bits of a signed ring element without its sign.
 RING_BITS = 63
 
@@ -50,7 +52,8 @@ def to_ring(values: Floats, exponent: int, count: int) -> Ring:
     """
     if not np.all(np.isfinite(values)):
         raise DataError("sums hold NaN or infinity; check the rows")
-    scaled = np.ldexp(values, exponent)
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(values, exponent)
     if np.max(np.abs(scaled), initial=0.0) * count >= 2.0**RING_BITS:
         problem = "a sum is larger than the agreed range, so that the total could overflow"
         raise DataError(f"{problem}; ask for a request made from the sizes of these rows", code="out-of-range")
@@ -189,7 +192,7 @@ class Announcement:
     signatures: dict[str, bytes]
 
     @classmethod
-    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Announcement:
+    def read(cls, study: Study, spec: Values, arrays: Arrays) -> Announcement:
         try:
             roster = tuple(map(str, spec["roster"]))
             weights = dict(zip(roster, map(float, spec["weights"]), strict=True))
@@ -201,10 +204,12 @@ class Announcement:
             first, focal = str(spec["first"]), float(spec["focal_weight"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"the request is incomplete ({error}); ask for it again") from error
+        if any(abs(exponent) > MOST_EXPONENT for exponent in exponents.values()):
+            raise RefusedError("numbers of a size that there is not", "no sum needs them")
         order = [name for name in study.sources if name in weights]
         if list(roster) != order:
             raise RefusedError("a sum over other members than the study's", "all must be members")
-        if min(*weights.values(), focal) < 0 or abs(sum(weights.values()) + focal - 1) > 1e-9:
+        if not (min(*weights.values(), focal) >= 0 and abs(sum(weights.values()) + focal - 1) <= 1e-9):
             raise RefusedError("weights that are negative or do not sum to 1", "no sum needs them")
         return cls(study, first, roster, weights, focal, exponents, public, signatures)
 
@@ -243,9 +248,9 @@ def has_bytes(arrays: Arrays, shapes: Shapes) -> bool:
     return all(a is not None and a.shape == shapes[name] and a.dtype == np.uint8 for name, a in found.items())
 
 
-def later_transcript(told: Announcement, spec: Mapping[str, Any], arrays: Arrays) -> bytes:
+def later_transcript(told: Announcement, spec: Values, arrays: Arrays) -> bytes:
     """The hash of what members of an earlier sum are told before a further one."""
-    words = {name: value for name, value in spec.items() if name != "second"}
+    words = {name: value for name, value in spec.items() if name not in ("second", "digest")}
     return hashed(b"mixtune/1 later", told.transcript, canonical(words), files.array_digest(arrays).encode())
 
 

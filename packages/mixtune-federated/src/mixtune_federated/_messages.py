@@ -1,17 +1,18 @@
 """Messages: a header in the clear, what is sealed to the recipients, and the signature of the sender, in one file.
 
-A message is a safetensors file with a JSON header (:mod:`mixtune.files`). The header says which study it belongs to,
-who sent it, to whom, which request it answers, and in plain words what is inside. The content is encrypted under a key
-of its own, and that key is sealed to each recipient. A relay sees the header and the sizes.
+A message is a safetensors file with a JSON header (:mod:`mixtune.files`). The header says which study it belongs to
+(by its fingerprint, so that it holds for one list of members), who sent it, to whom, in which step, which request it
+answers, under which file name, and in plain words what is inside. The content is a Fernet token, whose key is sealed
+to each recipient for this header alone. The signature is over header and content. A relay sees the header and sizes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
-from collections.abc import Mapping, Sequence
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,17 +22,28 @@ import numpy as np
 
 from mixtune import checks, files
 from mixtune.errors import DataError
-from mixtune_federated._keys import KEY_BYTES, TAG_BYTES, Card, Key, decrypt, encrypt
-from mixtune_federated._types import Arrays
+from mixtune_federated._keys import (
+    KEY_BYTES,
+    SEAL_BYTES,
+    Card,
+    Key,
+    agree,
+    check_not_kept,
+    derive,
+    primitives,
+    public_of,
+)
+from mixtune_federated._types import Arrays, Content, File, Values
 
 FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
-VERSION = 1
+VERSION = 2
 #: Messages beyond this many bytes are refused before they are read.
 MOST_BYTES = 2**26
 #: What a coordinator may ask, and in which step of a run. Members give one answer in each step, so that whatever must
 #: not be answered twice has one step.
 STEPS = {"moments": 1, "ranks": 2, "parts": 3, "plays": 4, "keys": 1, "sums": 2, "shares": 3, "terms": 3, "trials": 4}
-_SLOT = KEY_BYTES + KEY_BYTES + TAG_BYTES
+#: Bytes of a sealed key, by the version of the message; a key of Fernet has 44.
+_SLOTS = {1: KEY_BYTES + SEAL_BYTES, 2: 44 + SEAL_BYTES}
 _FIELDS = {"kind": str, "version": int, "study": str, "sender": str, "recipients": list, "step": int}
 _FIELDS |= {"reply_to": str, "says": list, "public": dict}
 
@@ -44,15 +56,15 @@ class Message:
     ----------
     header : dict
         ``kind`` ("request" or "answer"), ``version``, ``study`` (its fingerprint), ``sender``, ``recipients``,
-        ``step``, ``reply_to`` (the digest of the request that an answer answers), ``says`` (plain words) and ``public``
-        (what everybody may read).
+        ``step``, ``reply_to`` (the digest of the request that an answer answers), ``file`` (the name of the file, or
+        nothing), ``says`` (plain words) and ``public`` (what everybody may read).
     arrays : dict
         The sealed content and its keys.
     content : bytes
         The whole file.
     """
 
-    header: dict[str, Any]
+    header: Values
     arrays: Arrays
     content: bytes
     signature: bytes
@@ -75,29 +87,46 @@ class Message:
         return int(self.header["step"])
 
     @property
-    def public(self) -> dict[str, Any]:
+    def public(self) -> Values:
         return dict(self.header["public"])
 
     @property
     def size(self) -> int:
         return len(self.content)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the file whole or not at all."""
+    def save(self, path: File) -> Path:
+        """Write the file whole or not at all; a key or a ledger is never replaced."""
+        check_not_kept(Path(path))
         return files.write_file(Path(path), self.content, example="answer.mxf")
 
-    def open(self, key: Key) -> tuple[dict[str, Any], Arrays]:
+    def open(self, key: Key) -> Content:
         """What the message says to the owner of the key."""
         recipients = self.header["recipients"]
         what = f'the {self.kind} of "{self.sender}"'
         if key.name not in recipients:
             raise DataError(f'{what} is for {", ".join(recipients[:5])}, not for "{key.name}"', code="wrong-key")
-        slot, payload = self.arrays.get("keys"), self.arrays.get("payload")
-        if slot is None or payload is None or slot.shape != (len(recipients), _SLOT):
+        slots, payload, version = self.arrays.get("keys"), self.arrays.get("payload"), self.header["version"]
+        if slots is None or payload is None or slots.shape != (len(recipients), _SLOTS[version]):
             raise DataError(f"{what} lacks what is sealed; ask for it again")
-        context = _text(self.header)
-        inner = key.open(slot[recipients.index(key.name)].tobytes(), what, context)
-        return files.unpack(decrypt(inner, payload.tobytes(), context, what), form=CONTENT_FORM, where=what)
+        context, sealed = _text(self.header), slots[recipients.index(key.name)].tobytes()
+        lib = primitives()
+        unseal = _unseal_first_version if version == 1 else _unseal
+        try:
+            content = unseal(key, sealed, payload.tobytes(), context, what)
+        except (lib.InvalidTag, lib.InvalidToken, ValueError) as error:
+            raise DataError(f"{what} cannot be opened: it was altered; ask for it again", code="wrong-key") from error
+        return files.unpack(content, form=CONTENT_FORM, where=what)
+
+    def reopened(self, key: Key) -> Content:
+        """What the message says, for its sender, who made the key of the content from its own key."""
+        what = f'the {self.kind} of "{self.sender}"'
+        lib = primitives()
+        try:
+            token = urlsafe_b64encode(self.arrays["payload"].tobytes())
+            content = lib.Fernet(_sender_key(key, _text(self.header))).decrypt(token)
+        except (lib.InvalidToken, KeyError) as error:
+            raise DataError(f'{what} was not made with the key of "{key.name}"; pass the key of the sender') from error
+        return files.unpack(content, form=CONTENT_FORM, where=what)
 
     def check(self, card: Card) -> None:
         """Refuse a message that this member did not sign."""
@@ -127,26 +156,30 @@ def write_message(
     step: int,
     says: Sequence[str],
     reply_to: str = "",
-    public: Mapping[str, Any] | None = None,
-    spec: Mapping[str, Any] | None = None,
-    arrays: Mapping[str, Any] | None = None,
+    file: str = "",
+    public: Values | None = None,
+    spec: Values | None = None,
+    arrays: Values | None = None,
 ) -> Message:
     """Seal ``spec`` and ``arrays`` to the recipients, and sign the whole."""
     header = {"kind": kind, "version": VERSION, "study": study, "sender": key.name, "step": step}
     header |= {"recipients": [card.name for card in recipients], "reply_to": reply_to}
-    header |= {"says": list(says), "public": dict(public or {})}
-    context, inner = _text(header), os.urandom(KEY_BYTES)
-    payload = encrypt(inner, files.pack(spec or {}, arrays or {}, form=CONTENT_FORM), context)
+    header |= {"says": list(says), "public": dict(public or {}), "file": file}
+    context = _text(header)
+    inner = _sender_key(key, context)
+    payload = urlsafe_b64decode(
+        primitives().Fernet(inner).encrypt(files.pack(spec or {}, arrays or {}, form=CONTENT_FORM))
+    )
     slots = b"".join(card.seal(inner, context) for card in recipients)
-    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT)
+    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOTS[VERSION])
     held = {"payload": np.frombuffer(payload, dtype=np.uint8), "keys": keys}
     signature = key.sign(_signed(header, held))
     content = files.pack({"header": header, "signature": signature.hex()}, held, form=FORM)
     return Message(header, held, content, signature)
 
 
-def read_message(source: str | Path | bytes, *, most_bytes: int = MOST_BYTES) -> Message:
-    """Read a message; its size and shape are checked here, its signature by :meth:`Message.check`."""
+def read_message(source: File | bytes, *, most_bytes: int = MOST_BYTES) -> Message:
+    """Read a message; its size, shape and file name are checked here, its signature by :meth:`Message.check`."""
     where = "the message" if isinstance(source, bytes) else str(source)
     if isinstance(source, bytes):
         content, size = source, len(source)
@@ -164,9 +197,14 @@ def read_message(source: str | Path | bytes, *, most_bytes: int = MOST_BYTES) ->
     header = spec.get("header")
     if not isinstance(header, dict) or any(type(header.get(name)) is not kind for name, kind in _FIELDS.items()):
         raise DataError(f"{where} is not a message: its header is incomplete; ask for it again")
-    if header["version"] > VERSION:
+    if header["version"] not in _SLOTS:
         raise DataError(
             f"{where} is of version {header['version']}, this mixtune reads up to {VERSION}; update mixtune"
+        )
+    name = header.get("file")
+    if name and not isinstance(source, bytes) and Path(source).name != name:
+        raise DataError(
+            f"{where} was signed as {name!r}; give it this name again, or ask the sender", code="other-name"
         )
     texts = [*header["recipients"], *header["says"]]
     if header["kind"] not in ("request", "answer") or not all(isinstance(text, str) for text in texts):
@@ -191,9 +229,28 @@ def hashed(*parts: bytes) -> bytes:
     return sha.digest()
 
 
-def _text(header: Mapping[str, Any]) -> bytes:
+def _text(header: Values) -> bytes:
     return b"mixtune/1 message\n" + canonical(header)
 
 
-def _signed(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def _signed(header: Values, arrays: Arrays) -> bytes:
     return hashed(_text(header), files.array_digest(arrays).encode())
+
+
+def _sender_key(key: Key, context: bytes) -> bytes:
+    """The key of a message's content, which the sender can make again."""
+    return urlsafe_b64encode(key.secret(b"content", hashed(context)))
+
+
+def _unseal(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
+    """The content of a message."""
+    return primitives().Fernet(key.open(sealed, what, context)).decrypt(urlsafe_b64encode(payload))
+
+
+def _unseal_first_version(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
+    """The content of a message of version 1: ChaCha20-Poly1305 with keys that serve once."""
+    public, text = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
+    once = derive(agree(key.sealing, public), salt=public + public_of(key.sealing), info=b"mixtune/1 seal")
+    cipher = primitives().ChaCha20Poly1305
+    inner = cipher(once).decrypt(bytes(12), text, context)
+    return cipher(inner).decrypt(bytes(12), payload, context)

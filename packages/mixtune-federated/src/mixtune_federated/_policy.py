@@ -1,4 +1,4 @@
-"""What a member refuses to tell, and its ledger of what it has told. The member decides; the defaults are strict.
+"""What a member refuses to tell. The member decides; the defaults are strict.
 
 'Rows never leave' is not privacy by itself. Sums over few rows, or over a category with one person in it, tell about
 single people; sums with the weight on one member are that member's; two sums over the same rows can be subtracted.
@@ -6,21 +6,23 @@ single people; sums with the weight on one member are that member's; two sums ov
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mixtune import checks, files
+from mixtune import checks
 from mixtune.errors import DataError
-from mixtune.moments import Rows
+from mixtune.moments import Moments, Rows
+from mixtune_federated._cells import LARGEST_OF_FEW, LARGEST_OF_ONE, concentration, few_people
+from mixtune_federated._types import File, Floats, Integers
+
+#: Of focal sums, in a member's own units, the most that may lie in one direction, and by how much the mean square of
+#: targets may exceed the member's own: beyond that, a score would tell one coefficient of the member's model.
+LARGEST_DIRECTION, LARGEST_TARGET = 0.95, 100.0
 
 
 class RefusedError(DataError):
@@ -39,19 +41,22 @@ class Policy:
     Parameters
     ----------
     features_per_row : float
-        Refuse sums over more than this many features for each row: with as many features as rows, the sums tell
-        whether a given person is among them.
+        Refuse sums over more than this many features for each person: with as many features as people, the sums tell
+        whether a given person is among them. With 1 and more, leverages are not looked at, either.
     least_cell : int
-        Refuse columns of 0 and 1 where fewer people than this have one of the two values: the target of a person alone
-        in a category can be read off the sums.
+        Refuse sums that tell about fewer people than this: over a level of a column with discrete values, where two
+        such levels cross, or over any combination of columns that nearly vanishes for all others. Of one person, nine
+        tenths of a combination are too much (the leverage). 0 and 1 refuse nothing.
     least_sources : int
         Refuse masked sums in which fewer members have a weight.
     largest_share : float
         Refuse masked sums in which one member has more than this share of the sources' weight.
     one_release : bool
-        Refuse to release sums of the same rows twice: the difference of two sums tells about who was left out.
+        Refuse to release sums about the same people twice: the difference of two sums tells about who was left out.
+        Without this, sums of the same columns may be released again, over the same people and rows, or over ones that
+        differ by ``least_cell`` people at least.
     largest_epsilon : float
-        At level 3, what all releases of the same rows together may spend.
+        At level 3, what all releases about a person together may spend.
 
     Examples
     --------
@@ -76,7 +81,7 @@ class Policy:
         checks.check_nonnegative("largest_epsilon", self.largest_epsilon)
 
     @classmethod
-    def load(cls, path: str | Path) -> Policy:
+    def load(cls, path: File) -> Policy:
         """Read rules from a TOML file; those that are not in it have their defaults."""
         try:
             return cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))
@@ -84,16 +89,68 @@ class Policy:
             known = ", ".join(field.name for field in fields(cls))
             raise DataError(f"the policy {path} cannot be read ({error}); it may set {known}") from error
 
-    def check_rows(self, inputs: Rows, n_features: int, names: tuple[str, ...]) -> None:
-        """Refuse sums over too few rows, or over cells of few people; ``inputs`` are rows before the feature map."""
-        count = len(inputs.y)
+    def check_rows(self, rows: Rows, n_features: int, names: Sequence[str], people: Integers | None = None) -> None:
+        """Refuse sums over too few people, or ones that tell about fewer than the least.
+
+        Parameters
+        ----------
+        rows : Rows
+            Columns and targets, before the feature map.
+        n_features : int
+        names : sequence of str
+            Of the columns.
+        people : array (n,) of int
+            Whose rows they are; by default, each is of another person.
+        """
+        places = np.arange(len(rows.y)) if people is None else people
+        count = len(np.unique(places))
         if n_features > self.features_per_row * count:
-            why = f"there are {count} rows; {self.features_per_row:g} features per row are the most"
+            why = f"there are {count} {'rows' if people is None else 'people'}; "
+            why += f"{self.features_per_row:g} features per row are the most"
             raise RefusedError(f"sums over {n_features} features", why, code="few-rows", rows=count)
-        small = small_cells(inputs, names, self.least_cell)
-        if small:
-            why = f"fewer than {self.least_cell} people have one of their values: merge categories, or leave them out"
-            raise RefusedError(f"sums over {checks.quoted(small)}", why, code="small-cell", columns=tuple(small))
+        self.check_cells(np.column_stack([rows.X, rows.y]), places, [*names, "the target"])
+
+    def check_cells(self, columns: Floats, places: Integers, names: Sequence[str]) -> None:
+        """Refuse sums of products of columns, and of a constant, that tell about fewer people than the least."""
+        least = self.least_cell
+        if least < 2 or not len(columns):
+            return
+        small = few_people(columns, places, least)
+        if small is not None:
+            columns_of = tuple(names[place] for place in small)
+            crossed = "one of their values" if len(small) == 1 else "one of their values, or where these cross"
+            why = f"fewer than {least} people have {crossed}: merge categories, or leave them out"
+            raise RefusedError(f"sums over {checks.quoted(columns_of)}", why, code="small-cell", columns=columns_of)
+        if self.features_per_row < 1:
+            self.check_combinations(np.column_stack([columns, np.ones(len(columns))]), places, names)
+
+    def check_combinations(self, columns: Floats, places: Integers, names: Sequence[str] = ()) -> None:
+        """Refuse columns of which a combination nearly vanishes but for fewer people than the least."""
+        least = self.least_cell
+        for most, limit in {1: LARGEST_OF_ONE, least - 1: LARGEST_OF_FEW}.items() if least > 1 else ():
+            share, combined = concentration(columns, places, most)
+            if share > limit:
+                sizes = np.abs(combined) * np.std(columns, axis=0)
+                large = np.flatnonzero(sizes[: len(names)] >= 0.1 * sizes.max()).tolist()
+                told = tuple(names[place] for place in large)
+                people = "1 person makes" if most == 1 else f"fewer than {least} people make"
+                why = f"{people} up {share:.4g} of a combination of them: clip rare values, or leave columns out"
+                asked = f"sums over {checks.quoted(told)}" if told else "sums over features or parts of the rows"
+                raise RefusedError(asked, why, code="small-cell", columns=told)
+
+    def check_probe(self, focal: Moments, own: Moments) -> None:
+        """Refuse to score a model on sums that ask for one of its coefficients, in units of own rows."""
+        values, vectors = np.linalg.eigh(np.asarray(own.gram) / own.count)
+        # Where own rows do not vary, the model has no coefficient of its own.
+        seen = values > 1e-9 * values[-1]
+        units = vectors[:, seen] / np.sqrt(values[seen])
+        weighed = np.linalg.eigvalsh(units.T @ np.asarray(focal.gram) @ units)
+        share = float(weighed[-1] / np.sum(np.maximum(weighed, 0.0)))
+        larger = float(focal.square) / focal.count > LARGEST_TARGET * float(own.square) / own.count
+        if self.least_cell > 1 and (share > LARGEST_DIRECTION or larger):
+            told = "their targets are far too large" if larger else f"{share:.0%} of them lies in one direction"
+            why = f"{told}: the score would tell one coefficient of this member"
+            raise RefusedError("a score on sums of the focal rows", why, code="probe")
 
     def check_weights(self, weights: Mapping[str, float]) -> None:
         """Refuse weights of the sources under which a sum would say too much about one member."""
@@ -107,87 +164,3 @@ class Policy:
         if share > self.largest_share:
             why = f"{self.largest_share:.0%} is the most that one may have"
             raise RefusedError(f'a sum of which {share:.0%} is "{name}"', why, code="one-hot")
-
-
-def small_cells(inputs: Rows, names: tuple[str, ...], least: int) -> list[str]:
-    """Columns of 0 and 1 with 1 to ``least - 1`` rows of one value, also among the rows of one value of the target."""
-    X, y = inputs.X, inputs.y
-    binary = np.all((X == 0) | (X == 1), axis=0)
-    groups = [np.ones(len(y), dtype=bool)]
-    # A target of 0 and 1 turns products with it into counts of people, too.
-    if np.all((y == 0) | (y == 1)):
-        groups += [y == 0, y == 1]
-    found = []
-    for place in np.flatnonzero(binary).tolist():
-        counts = [int(np.sum(X[group, place] == value)) for group in groups for value in (0, 1)]
-        if any(0 < count < least for count in counts):
-            found.append(names[place])
-    return found
-
-
-def data_hash(inputs: Rows) -> str:
-    """A hash of the rows that does not depend on their order."""
-    rows = np.ascontiguousarray(np.column_stack([inputs.X, inputs.y]) + 0.0)
-    digests = sorted(hashlib.sha256(row.tobytes()).digest() for row in rows)
-    return hashlib.sha256(str(rows.shape).encode() + b"".join(digests)).hexdigest()
-
-
-@dataclass
-class Ledger:
-    """What a member has told so far: one line for each answer, in a file or in memory.
-
-    Examples
-    --------
-    >>> ledger = Ledger()
-    >>> ledger.record(study="s", data="d", step=1, request="r", epsilon=0.0)
-    >>> ledger.other_request(data="d", step=1, request="q") is not None
-    True
-    """
-
-    path: Path | None = None
-    entries: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if self.path is not None and Path(self.path).exists():
-            try:
-                lines = Path(self.path).read_text(encoding="utf-8").splitlines()
-                self.entries = [dict(json.loads(line)) for line in lines]
-            except (OSError, ValueError, TypeError) as error:
-                raise DataError(f"the ledger {self.path} cannot be read ({error}); restore it from a copy") from error
-
-    def other_request(self, *, data: str, step: int, request: str, run: str | None = None) -> dict[str, Any] | None:
-        """An earlier answer at this step about the same rows, to another request; with ``run``, only of that run."""
-        for entry in self.entries:
-            same = (entry.get("data"), entry.get("step")) == (data, step) and run in (None, entry.get("run"))
-            if same and entry.get("request") != request:
-                return entry
-        return None
-
-    def answered(self, *, data: str, request: str) -> bool:
-        """Whether this request was answered with these rows."""
-        return self.kept_answer(data=data, request=request) is not None
-
-    def kept_answer(self, *, data: str, request: str) -> bytes | None:
-        """The answer with noise to this request (another one would let the noise average out); empty without noise."""
-        found = (entry for entry in self.entries if (entry.get("data"), entry.get("request")) == (data, request))
-        return next((base64.b64decode(entry.get("answer", "")) for entry in found), None)
-
-    def spent(self, data: str) -> float:
-        """Epsilon of all releases of these rows together."""
-        spent = {entry["request"]: float(entry.get("epsilon", 0.0)) for entry in self.entries if entry["data"] == data}
-        return sum(spent.values())
-
-    def record(
-        self, *, study: str, data: str, step: int, request: str, epsilon: float, run: str = "", answer: bytes = b""
-    ) -> None:
-        """Write down an answer, before it leaves; one with noise as a whole, so that it can be sent again."""
-        if self.answered(data=data, request=request):
-            return
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = {"time": now, "study": study, "data": data, "step": step, "request": request, "epsilon": epsilon}
-        entry |= {"run": run, **({"answer": base64.b64encode(answer).decode()} if answer else {})}
-        entries = [*self.entries, entry]
-        if self.path is not None:
-            text = "".join(json.dumps(each) + "\n" for each in entries)
-            files.write_file(Path(self.path), text.encode(), example="member.ledger")
-        self.entries = entries

@@ -3,7 +3,8 @@
 A row ``v = (u/B, c, y/b)`` has a length of at most ``sqrt(2 + c^2)``: features are clipped to the length B and targets
 to b, both public, and c stands for the constant. Adding or removing a row changes the sum of all ``v v'`` by at most
 ``2 + c^2`` in the Frobenius norm, which the analytic Gaussian mechanism (Balle and Wang, ICML 2018) turns into the
-noise for (epsilon, delta). Every member adds a part of it to its masked integers, drawn from the discrete Gaussian of
+noise for (epsilon, delta). Where a member knows whose rows are, those of a person count as one, by their mean, so that
+this holds for people. Every member adds a part of it to its masked integers, drawn from the discrete Gaussian of
 OpenDP: floating-point noise would leak. What the coordinator does with the sum afterwards costs no privacy.
 """
 
@@ -19,7 +20,7 @@ from mixtune.moments import Moments, Rows
 from mixtune_federated._masks import Ring, best_exponent, to_ring
 from mixtune_federated._study import Study
 from mixtune_federated._sums import full_gram, sizes, triangle
-from mixtune_federated._types import Floats
+from mixtune_federated._types import Floats, Integers
 
 #: c: what stands for the constant in a row; smaller than the features, since it adds to the sensitivity.
 CONSTANT = 0.5
@@ -63,12 +64,16 @@ def clipped_rows(study: Study, rows: Rows) -> Floats:
     return np.column_stack([U, np.full(len(y), CONSTANT), y])
 
 
-def private_vector(study: Study, rows: Rows) -> Floats:
-    """All products of clipped rows, summed; products of two different entries count twice, so by their root."""
+def private_vector(study: Study, rows: Rows, places: Integers | None = None) -> Floats:
+    """All products of clipped rows, summed; products of two different entries count twice, so by their root.
+
+    ``places`` (n,) are the people of the rows, one for each by default.
+    """
     if len(rows.y) > 2**MOST_ROWS:
         raise DataError(f"level 3 takes up to {2**MOST_ROWS:,} rows of a member; there are {len(rows.y):,}")
     v = clipped_rows(study, rows)
-    return triangle(v.T @ v) * _multiples(v.shape[1])
+    share = np.ones(len(v)) if places is None else 1.0 / np.bincount(places)[places]
+    return triangle((v.T * share) @ v) * _multiples(v.shape[1])
 
 
 def _multiples(width: int) -> Floats:
@@ -93,9 +98,9 @@ def noise_scale(study: Study, members: int) -> float:
     return float(np.ldexp(sigma, exponent) / np.sqrt(max(members - study.limits.drop_outs, 1)))
 
 
-def private_ring(study: Study, rows: Rows, members: int) -> Ring:
+def private_ring(study: Study, rows: Rows, members: int, places: Integers | None = None) -> Ring:
     """A member's vector in the ring, with its part of the noise."""
-    vector = to_ring(private_vector(study, rows), private_exponent(members), members)
+    vector = to_ring(private_vector(study, rows, places), private_exponent(members), members)
     return vector + discrete_noise(noise_scale(study, members), len(vector))
 
 

@@ -1,14 +1,15 @@
 """A member: it checks a request, computes sums of its rows, and answers with a file. Its rows never leave.
 
 Every answer is the same again for the same request, up to the encryption around it: masks are derived from the
-member's key and the request, so that asking twice tells nothing more. An answer with noise is kept in the ledger.
+member's key and the request, so that asking twice tells nothing more. An answer with noise is kept in the ledger. From
+the first check to the entry in the ledger, no other process answers for the same ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,33 +17,39 @@ import numpy as np
 from mixtune import checks, files
 from mixtune.choice import RemoteTasks
 from mixtune.data import CsvFormat
-from mixtune.errors import DataError
+from mixtune.errors import DataError, MixtuneError
 from mixtune.moments import Origin, Rows
 from mixtune_federated import _masks as masks
 from mixtune_federated import _tuned as tuned
 from mixtune_federated._keys import Key, public_of
+from mixtune_federated._ledger import Ledger, People
 from mixtune_federated._messages import (
     CONTENT_FORM,
     STEPS,
     Message,
+    canonical,
     hashed,
     read_message,
 )
-from mixtune_federated._policy import Ledger, Policy, RefusedError, data_hash
+from mixtune_federated._policy import Policy, RefusedError
 from mixtune_federated._privacy import private_ring
 from mixtune_federated._study import Study
 from mixtune_federated._sums import LocalSums, encode, moment_arrays, moments_from
-from mixtune_federated._types import Arrays, Floats, Integers
+from mixtune_federated._types import Arrays, Content, File, Floats, Integers, Values
+
+#: What rounding leaves of leverages.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What an answer says: in words, and as sealed values and arrays."""
+    """What an answer says: in words, and as sealed values and arrays; and what the ledger keeps of it."""
 
     says: Sequence[str]
-    spec: Mapping[str, Any]
-    arrays: Mapping[str, Any]
+    spec: Values
+    arrays: Values
     epsilon: float = 0.0
+    bound: Values = field(default_factory=dict)
 
 
 class Site:
@@ -60,6 +67,10 @@ class Site:
         By default one in memory, which forgets when the program ends.
     csv : CsvFormat
         How a CSV file is written; detected by default.
+    identifier : str, optional
+        The column that says whose a row is, or these names for all rows. It stays here: people are counted by it,
+        and the ledger holds tokens of them. Without it, each row counts as a person in cells, and in the ledger the
+        table counts as one, whatever its rows.
 
     Examples
     --------
@@ -75,6 +86,7 @@ class Site:
         *,
         ledger: Ledger | None = None,
         csv: CsvFormat | None = None,
+        identifier: str | Sequence[Any] | None = None,
     ) -> None:
         self.study, self.key = study, key
         self.policy, self.ledger = policy or Policy(), ledger or Ledger()
@@ -82,7 +94,9 @@ class Site:
             problem = f'the key of "{key.name}" is not the one that study "{study.name}" pins'
             raise DataError(f"{problem}; use the key that joined", code="wrong-key")
         self.inputs = study.read(rows, csv=csv)
-        self.data = data_hash(self.inputs)
+        names = None if identifier is None else study.identifiers(rows, identifier, len(self.inputs.y), csv=csv)
+        self.people = People.of(self.inputs, names, key.secret(b"people", b""))
+        self.data = self.people.data
         self.rows: Rows = study.prepared(self.inputs)
         self._passed: Policy | None = None
         self._summed: tuple[Rows, LocalSums] | None = None
@@ -92,33 +106,54 @@ class Site:
         """The member's place among the sources."""
         return self.study.sources.index(self.key.name)
 
-    def answer(self, request: Message | str | Path | bytes) -> Message:
-        """Answer a request, or refuse it with the reason. Nothing is told before everything is checked."""
+    def answer(self, request: Message | File | bytes, *, file: str = "") -> Message:
+        """Answer a request, or refuse it with the reason. Nothing is told before everything is checked.
+
+        The answer holds only as a file of the name ``file``, if there is one.
+        """
         study = self.study
         if not isinstance(request, Message):
             request = read_message(request, most_bytes=study.limits.message_bytes)
         spec, arrays = self._open_request(request)
-        asked = spec["ask"]
-        run = _run_of(request, spec)
-        self._check_release(request, asked, run)
-        if kept := self.ledger.kept_answer(data=self.data, request=request.digest):
-            return read_message(kept, most_bytes=study.limits.message_bytes)
-        if study.level < 3 and self._passed != self.policy:  # noise hides single rows, however few there are
-            self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
+        with self.ledger.locked():
+            if kept := self.ledger.kept_answer(data=self.data, request=request.digest):
+                return read_message(kept, most_bytes=study.limits.message_bytes)
+            self._check_release(request, spec["ask"], _run_of(request, spec))
+            self.check_policy()
+            try:
+                content: Answer = getattr(self, f"_{spec['ask']}")({**spec, "digest": request.digest}, arrays)
+            except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+                if isinstance(error, MixtuneError):
+                    raise
+                raise DataError(f"the request is damaged or incomplete ({error}); ask for it again") from error
+            return self._recorded(request, spec, content, file)
+
+    def check_policy(self) -> None:
+        """Refuse sums over these rows, if the policy does; with noise, single rows are hidden however few there are."""
+        if self.study.level < 3 and self._passed != self.policy:
+            people = None if self.people.whole else self.people.places
+            self.policy.check_rows(self.inputs, self.study.n_features, self.study.encoder.names, people)
+            # Random features of few different rows can tell all of these apart, as a product of all columns would.
+            if self.study.features.width and len(np.unique(self.inputs.X, axis=0)) <= self.study.n_features + 1:
+                columns = [self.rows.X, self.rows.y, np.ones(len(self.rows.y))]
+                self.policy.check_combinations(np.column_stack(columns), self.people.places)
             self._passed = self.policy
-        step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
-        found = step(request, spec, arrays)
-        header: dict[str, Any] = {"kind": "answer", "step": request.step, "reply_to": request.digest}
-        header["public"] = {"answers": asked}
-        answer = study.write(self.key, [study.focal], found.says, found.spec, arrays=found.arrays, **header)
+
+    def _recorded(self, request: Message, spec: Values, content: Answer, file: str) -> Message:
+        """The answer as a message, when it stands in the ledger."""
+        study = self.study
+        header: Values = {"kind": "answer", "step": request.step, "reply_to": request.digest, "file": file}
+        header["public"] = {"answers": spec["ask"]}
+        answer = study.write(self.key, [study.focal], content.says, content.spec, arrays=content.arrays, **header)
         if answer.size > study.limits.message_bytes:
             raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
-        told: dict[str, Any] = {"study": study.fingerprint, "step": request.step, "epsilon": found.epsilon}
-        told["answer"] = answer.content if found.epsilon else b""
-        self.ledger.record(data=self.data, request=request.digest, run=run, **told)
+        entry: Values = {"study": study.fingerprint, "columns": study.columns_hash, "step": request.step}
+        entry |= {"request": request.digest, "run": _run_of(request, spec), "epsilon": content.epsilon}
+        kept = answer.content if content.epsilon else b""
+        self.ledger.record(data=self.data, people=self.people, answer=kept, **entry, **content.bound)
         return answer
 
-    def _open_request(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+    def _open_request(self, request: Message) -> Content:
         """What the request asks, if it comes from the coordinator and belongs to the study."""
         study = self.study
         study.check()
@@ -142,12 +177,40 @@ class Site:
         return spec, arrays
 
     def _check_release(self, request: Message, asked: str, run: str) -> None:
-        """Refuse a second answer about the same rows; the policy may allow another run, but no second one in a run."""
-        within = None if self.policy.one_release else run
-        other = self.ledger.other_request(data=self.data, step=request.step, request=request.digest, run=within)
-        if other is not None:
-            why = f"on {other['time']} another request was answered; the difference of two sums tells who was left out"
-            raise RefusedError(f"a second release of the same rows ({asked})", why, code="second-release")
+        """Refuse an answer that could be compared with an earlier one about the same people.
+
+        The policy may allow another run, over the same columns and over people who are the same, or of whom enough
+        differ; but never a second answer in one run.
+        """
+        policy, study = self.policy, self.study
+        for entry in self.ledger.shared(self.people):
+            changed, again = entry["data"] != self.data, entry["step"] == request.step
+            if again and not changed and entry["request"] == request.digest:
+                continue
+            why = f"on {entry['time']} another request was answered; the difference of two sums tells who was left out"
+            second = RefusedError(f"a second release of the same rows ({asked})", why, code="second-release")
+            if again and entry.get("run") == run:
+                raise second
+            if policy.one_release and (again or changed or entry["study"] != study.fingerprint):
+                raise second
+            if study.level < 3 and policy.least_cell > 1:
+                apart = self.ledger.apart(entry, self.people)
+                if 0 < apart < policy.least_cell or entry.get("columns", study.columns_hash) != study.columns_hash:
+                    raise second
+
+    def _bound(self, name: str, what: str, *parts: bytes) -> Values:
+        """What one answer fixes for all later ones about these people, also in other runs and studies."""
+        told = hashed(*parts).hex()
+        if any(entry.get(name, told) != told for entry in self.ledger.shared(self.people)):
+            why = "one serves all steps and runs: what two of them differ by could be a single row"
+            raise RefusedError(f"sums with another {what} than before", why, code=f"second-{name}")
+        return {name: told}
+
+    def _centred(self, arrays: Arrays) -> tuple[Rows, Values]:
+        """The rows about the common mean of a request, which must be the same in all of them."""
+        rows = tuned.centred(self.rows, arrays)
+        mean = (np.asarray(arrays[name], dtype="<f8").tobytes() for name in ("shift", "level"))
+        return rows, self._bound("origin", "common mean", *mean)
 
     def _local(self) -> LocalSums:
         """The sums of the rows, computed once."""
@@ -157,50 +220,51 @@ class Site:
 
     # --- level 1 ------------------------------------------------------------------------------------------------
 
-    def _moments(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _moments(self, spec: Values, arrays: Arrays) -> Answer:
         """The moments, sealed to the coordinator."""
         p = self.study.n_features
         says = [f"sums of squares and products of {p} features, the constant and the target, about their means"]
         says += ["these means, and the number of rows"]
         return Answer(says, {}, self._local().content)
 
-    def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _ranks(self, spec: Values, arrays: Arrays) -> Answer:
         """What orders the sources, and whether this one takes the focal role in validation."""
-        rows = tuned.centred(self.rows, arrays)
-        count = int(spec["rows"])
+        rows, bound = self._centred(arrays)
+        count = checks.check_whole("rows", spec["rows"], least=1)
         takes = self.study.n_features <= self.policy.features_per_row * count
         says = ["the number of rows, and six sums over them that order the members"]
         says += [] if takes else [f"this member takes no validation task: {count} rows are too few for its policy"]
-        return Answer(says, {"plays": takes, "rank": list(RemoteTasks.rank(rows))}, {})
+        return Answer(says, {"plays": takes, "rank": list(RemoteTasks.rank(rows))}, {}, bound=bound)
 
-    def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _parts(self, spec: Values, arrays: Arrays) -> Answer:
         """Moments of the rows that were drawn for validation."""
-        rows, tasks, count = self._drawn_tasks(spec, arrays)
+        rows, tasks, count, bound = self._drawn_tasks(spec, arrays)
         zero = Origin.zero(rows.shape[1])
         parts = [moment_arrays(zero.moments(rows.part(order[:count]))) for order in tasks]
         says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
-        return Answer(says, {"tasks": len(tasks)}, files.joined_arrays(dict(enumerate(parts))))
+        return Answer(says, {"tasks": len(tasks)}, files.joined_arrays(dict(enumerate(parts))), bound=bound)
 
-    def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _plays(self, spec: Values, arrays: Arrays) -> Answer:
         """Mean products of the candidates' residuals."""
-        rows, tasks, count = self._drawn_tasks(spec, arrays)
+        rows, tasks, count, bound = self._drawn_tasks(spec, arrays)
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
         context = tuned.play_context(self.study, self.key.name, str(spec["parts"]))
         inner = self.key.open(box, "the candidates", context)
         _, sent = files.unpack(inner, form=CONTENT_FORM, where="the candidates")
-        found = []
+        played = []
         for place, order in enumerate(tasks):
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
-            check_leverages(RemoteTasks.leverages(rows.X[order[:count]], quadratics), self.study.n_features + 1)
-            found.append(RemoteTasks.play(rows, order, count, bool(spec["spare"]), heads, quadratics))
+            check_leverages(self.policy, rows.X[order[:count]], quadratics)
+            played.append(RemoteTasks.play(rows, order, count, bool(spec["spare"]), heads, quadratics))
         said = f"mean products of the residuals of {len(heads)} candidates on rows kept for testing"
-        return Answer([f"{said}, and on left-out rows"], *tuned.task_content(found))
+        return Answer([f"{said}, and on left-out rows"], *tuned.task_content(played), bound=bound)
 
-    def _drawn_tasks(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
-        """The rows in the units of the validation tasks, the order of rows in each task of this member, and how many
-        rows of each are for training; raises if the policy of the member forbids a task.
+    def _drawn_tasks(self, spec: Values, arrays: Arrays) -> tuple[Rows, list[Integers], int, Values]:
+        """The rows in the units of the validation tasks, the order of rows in each task of this member, how many rows
+        of each are for training, and what this fixes for later requests; raises if the policy forbids a task.
         """
-        rows, count, tasks = tuned.centred(self.rows, arrays), int(spec["rows"]), []
+        (rows, bound), tasks = self._centred(arrays), []
+        count, size = checks.check_whole("rows", spec["rows"], least=1), checks.check_positive("size", spec["size"])
         for _, drawn in sorted(files.arrays_below(arrays, self.place).items()):
             places = np.asarray(drawn, dtype=np.int64)
             inside = np.unique(places[(places >= 0) & (places < len(rows.y))])
@@ -208,8 +272,10 @@ class Site:
                 asked = "sums over rows that do not exist, or are not all different"
                 raise RefusedError(asked, "no task needs them", code="bad-rows")
             tasks.append(RemoteTasks.order(rows, places))
-        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
-        return Rows(rows.X, rows.y / float(spec["size"])), tasks, count
+        orders = [order.astype("<i8").tobytes() for order in tasks]
+        bound |= self._bound("draw", "draw of rows", self.data.encode(), canonical([count, float(size)]), *orders)
+        check_parts(self.policy, tasks, count, self.people, self.inputs, self.study.n_features)
+        return Rows(rows.X, rows.y / size), tasks, count, bound
 
     # --- levels 2 and 3 -----------------------------------------------------------------------------------------
 
@@ -221,20 +287,23 @@ class Site:
         """The seed of the mask that this member shares with nobody."""
         return self.key.secret(b"own mask", bytes.fromhex(first))
 
-    def _keys(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _keys(self, spec: Values, arrays: Arrays) -> Answer:
         """A key for the masks, shares of it for the neighbours, the score, and the size of the sums."""
-        study, first = self.study, request.digest
+        study, first = self.study, spec["digest"]
         private, seed = self._private(first), self._seed(first)
         public = public_of(private)
         neighbours = study.neighbours(self.key.name)
-        told: dict[str, Any] = {}
+        told, bound = dict[str, Any](), dict[str, Any]()
         says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
         if study.level == 2:
             local = self._local()
             told["magnitudes"] = local.magnitudes
             says += ["powers of two above the largest entries of the sums"]
             if study.scored:
-                told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
+                focal = moments_from(arrays, study.n_features, "the focal member's sums")
+                bound = self._bound("probe", "question for a score", files.array_digest(arrays).encode())
+                self.policy.check_probe(focal, local.moments)
+                told["score"] = local.score(focal)
                 says += ["one number that says how well the local model predicts the focal member's rows"]
         made = {"public": public, "signature": self.key.sign(masks.key_text(study, first, self.key.name, public))}
         made |= {"own_digest": hashed(seed)} if study.limits.confirm else {}
@@ -242,7 +311,7 @@ class Site:
         sent["boxes"] = self._seal_shares(private, first, neighbours)
         if study.limits.confirm:
             sent["own_boxes"] = self._seal_shares(seed, first, neighbours)
-        return Answer(says, told, sent)
+        return Answer(says, told, sent, bound=bound)
 
     def _seal_shares(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
         """Shares of a secret, each sealed to one neighbour."""
@@ -255,7 +324,7 @@ class Site:
         return boxes
 
     def _read_announcement(
-        self, spec: Mapping[str, Any], arrays: Arrays, before: Any, why: str
+        self, spec: Values, arrays: Arrays, before: Any, why: str
     ) -> tuple[masks.Announcement, dict[int, bytes]]:
         """What all members of a sum were told, and the neighbours' keys.
 
@@ -271,7 +340,7 @@ class Site:
             raise RefusedError("masked sums or shares that follow from another request", why)
         return told, neighbours
 
-    def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _sums(self, spec: Values, arrays: Arrays) -> Answer:
         """The weighted sums under masks."""
         why = "these rows did not answer that request before; do so first"
         told, neighbours = self._read_announcement(spec, arrays, spec.get("first"), why)
@@ -279,7 +348,9 @@ class Site:
         says = [f"the total over {roster} members is their weighted sum"]
         if self.study.level == 3:
             epsilon = self._spend_epsilon()
-            vector = np.append(private_ring(self.study, self.rows, roster), np.ones(1, dtype=np.uint64))
+            vector = np.append(
+                private_ring(self.study, self.rows, roster, self.people.places), np.ones(1, dtype=np.uint64)
+            )
             says += ["a part of the noise is in them"]
         else:
             weight = told.weights[self.key.name]
@@ -307,18 +378,18 @@ class Site:
     def _spend_epsilon(self) -> float:
         """The epsilon of this release, if the member's budget has it."""
         epsilon = self.study.privacy.epsilon
-        left = self.policy.largest_epsilon - self.ledger.spent(self.data)
+        left = self.policy.largest_epsilon - self.ledger.spent(self.people)
         if epsilon > left:
             raise RefusedError(f"a release with epsilon {epsilon:g}", f"{left:g} is left of the budget", code="budget")
         return epsilon
 
-    def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _terms(self, spec: Values, arrays: Arrays) -> Answer:
         """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
         summed = tuned.read_summed(self.study, spec, arrays)
         blocks = tuned.term_blocks(summed.terms(self.rows))
         return self._further(spec, arrays, blocks, "the total tells how much the members' models differ")
 
-    def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _trials(self, spec: Values, arrays: Arrays) -> Answer:
         """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
         study, summed = self.study, tuned.read_summed(self.study, spec, arrays)
         blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in tuned.BITS["terms"]}
@@ -328,7 +399,7 @@ class Site:
         says = "the total tells how well candidates predict rows of members that were not used for them"
         return self._further(spec, arrays, tuned.trial_blocks(task), says)
 
-    def _further(self, spec: dict[str, Any], arrays: Arrays, blocks: Mapping[str, Any], says: str) -> Answer:
+    def _further(self, spec: Values, arrays: Arrays, blocks: Values, says: str) -> Answer:
         """Further blocks of the members of an earlier sum, under masks of their own."""
         why = "these rows took no part in the sum before it"
         told, neighbours = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
@@ -336,7 +407,7 @@ class Site:
         vector = encode(blocks, tuned.exponents(spec["ask"], members), members, fine=True)
         return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
 
-    def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+    def _shares(self, spec: Values, arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""
         study, dropped = self.study, list(map(str, spec["dropped"]))
         why = "these rows took no part in that sum"
@@ -368,28 +439,56 @@ class Site:
         return found
 
 
-def _run_of(request: Message, spec: Mapping[str, Any]) -> str:
+def _run_of(request: Message, spec: Values) -> str:
     """The digest of the first request of the run that a request for masked sums belongs to; else its own."""
     told = spec if spec["ask"] == "sums" else spec.get("second")
     return str(told.get("first")) if isinstance(told, Mapping) else request.digest
 
 
-def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
-    """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
-    least = n_features / policy.features_per_row
-    pairs = [(order[:count], order[count : count + RemoteTasks.test_rows]) for order in tasks]
-    drawn = [[set(map(int, part)) for part in pair] for pair in pairs]
-    sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
-    everything = set(range(rows))
-    apart = [len(one) for one in sets] + [len(everything - one) for one in sets]
-    apart += [len(one ^ other) for place, one in enumerate(sets) for other in sets[:place]]
+def check_parts(
+    policy: Policy, tasks: Sequence[Integers], count: int, people: People, rows: Rows, n_features: int
+) -> None:
+    """Refuse sums over sets of rows that, or whose differences, are about few people or tell about single ones."""
+    least = max(n_features / policy.features_per_row, policy.least_cell)
+    everything = set(range(len(rows.y)))
+    sets = [everything]
+    for order in tasks:
+        drawn = [set(part.tolist()) for part in (order[:count], order[count : count + RemoteTasks.test_rows])]
+        sets += [part for part in (*drawn, drawn[0] | drawn[1]) if part]
+    apart = [people.count(np.array(sorted(one ^ other), dtype=np.int64)) for one, other in combinations(sets, 2)]
+    apart += [people.count(np.array(sorted(one), dtype=np.int64)) for one in sets]
     small = [size for size in apart if 0 < size < least]
     if small:
         why = f"some of them, or what two of them differ by, are {min(small)} rows; {np.ceil(least):.0f} are the least"
         raise RefusedError("sums over parts of the rows", why, code="few-rows", rows=min(small))
+    # Sums over several sets are sums of columns that vanish outside of them.
+    columns = np.column_stack([rows.X, rows.y, np.ones(len(rows.y))])
+    member = np.array([[row in one for one in sets] for row in range(len(rows.y))], dtype=np.float64)
+    policy.check_combinations((member[:, :, None] * columns[:, None]).reshape(len(columns), -1), people.places)
 
 
-def check_leverages(values: Floats, width: int) -> None:
-    """Refuse leverages (C, n) that are none: with others, a request could single out rows."""
-    if np.min(values) < -1e-9 or np.max(values) > 1 + 1e-9 or np.max(values.sum(axis=1)) > width + 1e-6:
+def check_leverages(policy: Policy, X: Floats, quadratics: Floats) -> None:
+    """Refuse leverages of rows (n, d), as quadratic functions (C, q), that no ridge regression of these rows has.
+
+    Those of one are ``v'Mv`` with ``0 <= M <= (V'V)^-1``. With others, or with ones that differ for a few rows only,
+    a request could single out rows.
+    """
+    width = X.shape[1]
+    V, matrices = np.column_stack([X, np.ones(len(X))]), np.zeros((len(quadratics), width + 1, width + 1))
+    matrices[:, width, width] = quadratics[:, 0] / 2
+    matrices[:, :width, width] = quadratics[:, 1 : width + 1] / 2
+    matrices[:, range(width), range(width)] = quadratics[:, width + 1 : 2 * width + 1] / 2
+    matrices[:, *np.triu_indices(width, 1)] = quadratics[:, 2 * width + 1 :] / 2
+    matrices = matrices + matrices.transpose(0, 2, 1)
+    triangle = np.linalg.qr(V)[1]
+    values = np.linalg.eigvalsh(triangle @ matrices @ triangle.T) if np.all(np.isfinite(matrices)) else np.array([-1.0])
+    if np.min(values) < -ROUNDING or np.max(values) > 1 + ROUNDING:
         raise RefusedError("residuals under leverages that are none", "they would single out rows", code="bad-rows")
+    leverages = np.vstack([np.zeros(len(X)), RemoteTasks.leverages(X, quadratics)])
+    for place, one in enumerate(leverages[:-1]):
+        apart = (leverages[place + 1 :] - one) ** 2
+        whole = apart.sum(axis=1)
+        few = np.sort(apart, axis=1)[:, : -max(policy.least_cell - 1, 1)].sum(axis=1)
+        if policy.least_cell > 1 and np.any((whole > ROUNDING**2) & (few < ROUNDING * whole)):
+            why = "two candidates differ for fewer people than the least"
+            raise RefusedError("residuals under leverages that are none", why, code="bad-rows")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +23,10 @@ from mixtune.data import CsvFormat, TableEncoder, read_training
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import columns_and_random, to_spec
 from mixtune.moments import Rows
-from mixtune_federated._keys import Card, Key
+from mixtune_federated._keys import Card, Key, check_name, check_not_kept
 from mixtune_federated._messages import MOST_BYTES, Message, canonical, write_message
 from mixtune_federated._policy import Policy
-from mixtune_federated._types import Floats
+from mixtune_federated._types import File, Floats, Values
 
 _FORMAT, _VERSION = "mixtune-study", 1
 #: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
@@ -118,7 +118,7 @@ class Limits:
 
 
 #: Settings in tables of their own.
-_PARTS: dict[str, Any] = {"fixed": FixedMethod, "features": FeatureSpec, "privacy": Privacy, "limits": Limits}
+_PARTS: Values = {"fixed": FixedMethod, "features": FeatureSpec, "privacy": Privacy, "limits": Limits}
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +177,11 @@ class Study:
         checks.check_choice("method", self.method, METHODS)
         if self.limits.confirm and self.level == 2 and self.method == "tuned":
             raise ParameterError("confirm goes with the fixed method, or with level 3; the tuned one needs other sums")
+        for name in (self.name, self.focal):
+            check_name(name)
         names = [card.name for card in self.members]
-        if len(set(names)) < len(names) or "" in names:
-            raise DataError("two members of the study have the same name, or one has none; give each its own")
+        if len({name.casefold() for name in names}) < len(names):
+            raise DataError("two members of the study have the same name, up to capital letters; give each its own")
         found = hashlib.sha256(canonical(to_spec(self.feature_map)[0])).hexdigest()
         if self.map_hash not in ("", found):
             raise DataError(
@@ -193,7 +195,7 @@ class Study:
     @classmethod
     def new(
         cls,
-        like: Sequence[str | Path],
+        like: Sequence[File],
         *,
         target: str,
         focal: str,
@@ -281,6 +283,12 @@ class Study:
         """SHA-256 of the whole study."""
         return hashlib.sha256(canonical(self.to_dict())).hexdigest()
 
+    @property
+    def columns_hash(self) -> str:
+        """SHA-256 of what rows are turned into: sums of the same columns can be compared."""
+        told = self.to_dict()
+        return hashlib.sha256(canonical([told[name] for name in ("target", "features", "columns")])).hexdigest()
+
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """All members but the focal one, in the order of the study."""
@@ -301,7 +309,7 @@ class Study:
         """How many neighbours recover the masks of one that dropped out."""
         return max(min(map(len, self.graph), default=1) - self.limits.drop_outs, 1)
 
-    def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Mapping[str, Any], **how: Any) -> Message:
+    def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Values, **how: Any) -> Message:
         """A message of the study, sealed to members; ``how`` are the other options of :func:`write_message`."""
         how |= {"says": [*says, *self.promise], "spec": {**spec, "map_hash": self.map_hash}}
         return write_message(key, [self.card(name) for name in to], study=self.fingerprint, **how)
@@ -386,15 +394,33 @@ class Study:
             raise DataError(f"{problem}; {remedy}", code="other-levels")
         return Rows(X, y)
 
+    def identifiers(
+        self, table: Any, identifier: str | Sequence[Any], count: int, *, csv: CsvFormat | None = None
+    ) -> list[str]:
+        """Whose each of ``count`` rows is, by a column of the table, or as given."""
+        values, what = identifier, "identifier"
+        if isinstance(identifier, str):
+            if isinstance(table, Rows):
+                raise DataError("rows have no column of identifiers; pass the identifier of each row")
+            # A column of labels is read as it is written.
+            whole = replace(self.encoder, domain=identifier).table(table, csv=csv)
+            if identifier not in whole.column_names:
+                raise DataError(f'there is no column "{identifier}"; name the one that says whose a row is')
+            values, what = whole.column(identifier).to_pylist(), f'"{identifier}"'
+        names = ["" if value is None else str(value).strip() for value in values]
+        if len(names) != count or not all(names):
+            raise DataError(f"{what} must say whose each of the {count} rows is; fill the gaps", code="missing-values")
+        return names
+
     def prepared(self, rows: Rows) -> Rows:
         """Features, and targets about the shift of the study: what sums are taken of."""
         return Rows(np.asarray(self.feature_map.transform(rows.X)), rows.y - self.target_shift)
 
     # --- as a file ----------------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         """The study as plain values; what is None is left out."""
-        columns: list[dict[str, Any]] = []
+        columns: list[Values] = []
         start = 0
         for column, described in zip(self.encoder.columns, self.encoder.to_dict()["columns"]):
             stop = start + len(column.outputs)
@@ -411,7 +437,7 @@ class Study:
         return {**head, "target": target, **parts, "columns": columns, "members": members}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Values) -> Self:
         """Build a study from :meth:`to_dict`; anything unknown is refused."""
         try:
             if values["format"] != _FORMAT or values["version"] != _VERSION:
@@ -461,12 +487,13 @@ class Study:
         except tomllib.TOMLDecodeError as error:
             raise DataError(f"the study is not valid TOML: {error}; copy it again") from error
 
-    def save(self, path: str | Path) -> Path:
-        """Write the file whole or not at all."""
+    def save(self, path: File) -> Path:
+        """Write the file whole or not at all; a key or a ledger is never replaced."""
+        check_not_kept(Path(path))
         return files.write_file(Path(path), self.to_toml().encode(), example="study.toml")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: File) -> Self:
         """Read a file of :meth:`save`."""
         try:
             return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
@@ -507,7 +534,7 @@ def _location(values: Floats) -> tuple[float, float]:
     return float(f"{round(mean / unit) * unit:.12g}"), float(f"{round(spread / unit) * unit:.12g}")
 
 
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(values: Values) -> Values:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from mixtune.errors import DataError
 from mixtune.moments import LocalModel, Moments, Origin, Rows
 from mixtune_federated._masks import Ring, from_fine_ring, from_ring, magnitude, to_fine_ring, to_ring
-from mixtune_federated._types import Floats
+from mixtune_federated._types import Floats, Values
 
 #: Features and targets beyond this many standard units are taken for a mistake, or an attack.
 LARGEST_UNIT = 1e6
@@ -51,7 +50,7 @@ class LocalSums:
         return self.mean.move(self.near, Origin.zero(len(self.head)))
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Values:
         """The sums about the mean, and the mean, as arrays for a message."""
         return {**moment_arrays(self.near), **origin_arrays(self.mean)}
 
@@ -139,7 +138,7 @@ def check_sums(gram: Floats, cross: Floats, square: float, what: str, remedy: st
         )
 
 
-def moments_from(arrays: Mapping[str, Any], n_features: int, what: str) -> Moments:
+def moments_from(arrays: Values, n_features: int, what: str) -> Moments:
     """Moments from what a member sent, checked."""
     try:
         gram = full_gram(np.asarray(arrays["gram"], dtype=np.float64), n_features + 1)
@@ -157,12 +156,12 @@ def moments_from(arrays: Mapping[str, Any], n_features: int, what: str) -> Momen
     return Moments(count, gram, cross, square)
 
 
-def sums_from(arrays: Mapping[str, Any], n_features: int, what: str) -> tuple[Moments, Origin]:
+def sums_from(arrays: Values, n_features: int, what: str) -> tuple[Moments, Origin]:
     """Moments that a member sent, and the mean that they are about, checked."""
     return moments_from(arrays, n_features, what), origin_from(arrays, n_features, what)
 
 
-def origin_from(arrays: Mapping[str, Any], n_features: int, what: str) -> Origin:
+def origin_from(arrays: Values, n_features: int, what: str) -> Origin:
     """The point that sums are about, from a message, checked."""
     try:
         found = Origin(*(np.asarray(arrays[name], dtype=np.float64) for name in ("shift", "level")))
@@ -175,7 +174,7 @@ def origin_from(arrays: Mapping[str, Any], n_features: int, what: str) -> Origin
     return found
 
 
-def origin_arrays(origin: Origin) -> dict[str, Any]:
+def origin_arrays(origin: Origin) -> Values:
     """A point as arrays for a message."""
     return {"shift": origin.features, "level": origin.targets}
 
@@ -187,7 +186,7 @@ def about_common(sums: Mapping[str, tuple[Moments, Origin]]) -> tuple[dict[str, 
     return {name: mean.move(moments, common) for name, (moments, mean) in sums.items()}, common
 
 
-def moment_arrays(moments: Moments) -> dict[str, Any]:
+def moment_arrays(moments: Moments) -> Values:
     """Moments as arrays for a message."""
     sums = {"cross": moments.cross, "square": np.array(float(moments.square)), "count": moments.count}
     return {"gram": triangle(moments.gram), **sums}

@@ -22,7 +22,7 @@ from mixtune_federated import _sums as sums
 from mixtune_federated._masks import best_exponent
 from mixtune_federated._messages import hashed
 from mixtune_federated._study import Study
-from mixtune_federated._types import Arrays, Floats
+from mixtune_federated._types import Arrays, Content, Floats, Values
 
 _TASK_ARRAYS = ("squares", "clipped", "left", "finite")
 
@@ -37,18 +37,18 @@ def centred(rows: Rows, arrays: Arrays) -> Rows:
     return sums.origin_from(arrays, rows.shape[1], "the tasks of the request").rows(rows)
 
 
-def task_content(tasks: Sequence[SummedTask]) -> tuple[dict[str, Any], dict[str, Any]]:
+def task_content(tasks: Sequence[SummedTask]) -> Content:
     """Tasks as values and arrays for an answer."""
     spec = {"tasks": [{"total": t.total, "alone": t.alone, "negligible": t.negligible} for t in tasks]}
     return spec, {f"{name}.{place}": getattr(t, name) for place, t in enumerate(tasks) for name in _TASK_ARRAYS}
 
 
-def read_tasks(spec: Mapping[str, Any], arrays: Arrays, source: int, count: int, what: str) -> list[SummedTask]:
+def read_tasks(spec: Values, arrays: Arrays, source: int, count: int, what: str) -> list[SummedTask]:
     """The tasks of an answer, checked; ``count`` is the number of candidates."""
     found = []
     try:
         for place, told in enumerate(spec["tasks"]):
-            parts: dict[str, Any] = {name: np.asarray(arrays[f"{name}.{place}"]) for name in _TASK_ARRAYS}
+            parts: Values = {name: np.asarray(arrays[f"{name}.{place}"]) for name in _TASK_ARRAYS}
             shapes = {name: (count,) if name == "finite" else (count, count) for name in parts}
             if any(part.shape != shapes[name] or not np.all(np.isfinite(part)) for name, part in parts.items()):
                 raise ValueError("products of the wrong shape, or not finite")
@@ -77,13 +77,13 @@ BITS["trials"] = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
 _LARGEST_PRODUCT = 2.0**14
 
 
-def read_summed(study: Study, spec: Mapping[str, Any], arrays: Arrays) -> SummedSources:
+def read_summed(study: Study, spec: Values, arrays: Arrays) -> SummedSources:
     """The sum of the members' moments, from a request."""
     total, mean = sums.sums_from(arrays, study.n_features, "the sums over all members")
     return SummedSources(total, mean, checks.check_positive("size", spec["size"]))
 
 
-def summed_content(summed: SummedSources) -> tuple[dict[str, Any], dict[str, Any]]:
+def summed_content(summed: SummedSources) -> Content:
     """The sum of the members' moments, for a request."""
     return {"size": summed.size}, {**sums.moment_arrays(summed.total), **sums.origin_arrays(summed.mean)}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +18,12 @@ from mixtune import checks, files
 from mixtune.errors import DataError, MixtuneError
 from mixtune_federated._coordinator import Coordinator
 from mixtune_federated._keys import Key
+from mixtune_federated._ledger import Ledger
 from mixtune_federated._messages import Message, read_message
-from mixtune_federated._policy import Ledger, Policy
+from mixtune_federated._policy import Policy
 from mixtune_federated._site import Site
 from mixtune_federated._study import Study
+from mixtune_federated._types import File, Values
 
 _RECORD = "mixtune"
 #: Seconds between two looks at what nodes replied.
@@ -56,12 +58,12 @@ clientapp = "client:app"
 
 
 def write_app(
-    folder: str | Path,
+    folder: File,
     *,
-    study: str | Path,
-    focal: str | Path,
-    key: str | Path,
-    out: str | Path,
+    study: File,
+    focal: File,
+    key: File,
+    out: File,
     timeout: float = 600.0,
 ) -> Path:
     """Write a Flower app for ``flwr run``; the paths are those on the coordinator's machine, where SuperLink runs.
@@ -90,7 +92,7 @@ def write_app(
 
 
 def make_client_app() -> Any:
-    """The ClientApp of a member; its node config has ``study``, ``data`` and ``key``, and may have ``policy``.
+    """The ClientApp of a member; its node config has ``study``, ``data``, ``key``, maybe ``policy``, ``identifier``.
 
     Examples
     --------
@@ -134,7 +136,7 @@ def make_server_app() -> Any:
     return app
 
 
-def answer_request(content: bytes, settings: Mapping[str, Any]) -> dict[str, Any]:
+def answer_request(content: bytes, settings: Values) -> Values:
     """What a member's node replies: a file, a refusal with its reason, or nothing where the request is for others."""
     name = Path(str(settings.get("key", "a node without a key"))).stem
     try:
@@ -146,7 +148,8 @@ def answer_request(content: bytes, settings: Mapping[str, Any]) -> dict[str, Any
             return {}
         policy = Policy.load(settings["policy"]) if "policy" in settings else Policy()
         ledger = Ledger(Path(settings["key"]).with_suffix(".ledger"))
-        site = Site(Study.load(settings["study"]), settings["data"], key, policy, ledger=ledger)
+        study, identifier = Study.load(settings["study"]), settings.get("identifier")
+        site = Site(study, settings["data"], key, policy, ledger=ledger, identifier=identifier)
         return {"file": site.answer(request).content}
     except MixtuneError as error:
         return {"refused": str(error), "name": name}
@@ -214,7 +217,7 @@ def _ask_nodes(flower: Any, grid: Any, timeout: float, request: Message, names: 
     return found
 
 
-def _leave(out: Path, outcome: Mapping[str, Any]) -> None:
+def _leave(out: Path, outcome: Values) -> None:
     """Write down how the exchanges ended."""
     out.mkdir(parents=True, exist_ok=True)
     files.write_file(out / OUTCOME, json.dumps(outcome).encode(), example=OUTCOME)

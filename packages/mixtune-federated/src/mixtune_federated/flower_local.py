@@ -4,8 +4,6 @@ This is what ``mixtune federate simulate --transport flower`` runs: the processe
 deployment, on the loopback interface and in one temporary folder.
 """
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 import json
@@ -16,14 +14,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mixtune import checks
 from mixtune.errors import DataError
+from mixtune_federated._keys import primitives
 from mixtune_federated.flower import OUTCOME, write_app
 
 #: Every member needs three processes of Flower.
@@ -31,9 +30,7 @@ MOST_MEMBERS = 16
 #: Seconds that the processes of Flower may take to start, and to end.
 START, END = 180.0, 5.0
 _LOOK = 0.5
-_CONNECTION = "study"
 _PROGRAMS = ("flower-superlink", "flower-supernode", "flwr")
-_FORMS, _CURVES = "hazmat.primitives.serialization", "hazmat.primitives.asymmetric.ec"
 
 
 def exchange_on_this_machine(
@@ -65,33 +62,36 @@ def exchange_on_this_machine(
         Who is missing, and why.
     """
     if len(members) > MOST_MEMBERS:
-        raise DataError(
-            f"{len(members)} members would need {3 * len(members)} processes of Flower, {MOST_MEMBERS} members are the "
-            "most here; use --transport files"
-        )
-    programs = find_programs()
+        problem = f"{len(members)} members would need {3 * len(members)} processes of Flower"
+        raise DataError(f"{problem}, {MOST_MEMBERS} members are the most here; use --transport files")
     study, out = folder / "study.toml", folder / "messages"
-    app = write_app(folder / "app", study=study, focal=focal[0], key=focal[1], out=out, timeout=timeout)
-    make_certificates(folder)
     with ExitStack() as stack:
+        local = _Local(folder, find_programs(), stack)
+        app = write_app(folder / "app", study=study, focal=focal[0], key=focal[1], out=out, timeout=timeout)
+        make_certificates(folder)
         step("Starting SuperLink")
-        local = _Local(folder, programs, _free_port(), stack)
-        local.start_link()
-        for place, (name, settings) in enumerate(members.items()):
+        address = local.start_link()
+        for name, settings in members.items():
             step(f"Starting the node of {name}")
-            local.start_node(place, {"study": study, **settings})
-        local.flwr("run", str(app), _CONNECTION)
+            key = folder / name.encode().hex()
+            _write_node_key(key)
+            local.run("flwr", "supernode", "register", f"{key}.pub", "study")
+            given = " ".join(f"{name}={json.dumps(str(path))}" for name, path in {"study": study, **settings}.items())
+            options = ["--superlink", address, "--root-certificates", "ca.crt", "--port", str(_free_port())]
+            options += ["--auth-supernode-private-key", str(key), "--node-config", given]
+            local.start("flower-supernode", *options)
+        local.run("flwr", "run", str(app), "study")
         return _outcome(out, local, timeout, step)
 
 
 def find_programs() -> dict[str, str]:
     """The programs of Flower, beside this Python or else on the path."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    found = {name: shutil.which(name, path=places) for name in _PROGRAMS}
-    if not all(found.values()):
+    programs = {name: shutil.which(name, path=places) for name in _PROGRAMS}
+    if not all(programs.values()):
         checks.require_extra("flwr", "flower", "Flower as a transport")
         raise DataError(f"Flower is installed, but {checks.quoted(_PROGRAMS)} are not on the path; add their folder")
-    return {name: str(path) for name, path in found.items()}
+    return {name: str(path) for name, path in programs.items()}
 
 
 @dataclass
@@ -100,88 +100,69 @@ class _Local:
 
     folder: Path
     programs: Mapping[str, str]
-    port: int
     stack: ExitStack
     link: subprocess.Popen[bytes] | None = None
 
     @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start_link(self) -> None:
-        """SuperLink, with TLS, which admits only nodes whose keys are registered."""
-        folder, home = self.folder, self._home("link")
-        connection = f'address = "{self.address}"\nroot-certificates = {json.dumps(str(folder / "ca.crt"))}\n'
-        (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{_CONNECTION}"\n\n[superlink.{_CONNECTION}]\n{connection}', encoding="utf-8"
-        )
-        files = {"certfile": "server.crt", "keyfile": "server.pem", "ca-certfile": "ca.crt"}
-        tls = [part for name, file in files.items() for part in (f"--ssl-{name}", str(folder / file))]
-        # Without the last option Flower would install what the app needs from a package index.
-        options = ["--enable-supernode-auth", "--port", str(self.port), "--disable-runtime-dependency-installation"]
-        self.link = self._start("flower-superlink", [*tls, *options], home)
-        until = time.monotonic() + START
-        while not _listens(self.port):
-            self.check()
-            if time.monotonic() > until:
-                raise DataError(f"SuperLink did not start within {START:g} seconds: {self.log('link')}")
-            time.sleep(_LOOK)
-
-    def start_node(self, place: int, settings: Mapping[str, Path]) -> None:
-        """A SuperNode with a key of its own, registered before it starts."""
-        home = self._home(f"node{place}")
-        _write_node_key(home)
-        self.flwr("supernode", "register", str(home / "node.pub"), _CONNECTION)
-        given = " ".join(f"{name}={json.dumps(str(path))}" for name, path in settings.items())
-        options = ["--root-certificates", str(self.folder / "ca.crt"), "--superlink", self.address]
-        options += ["--auth-supernode-private-key", str(home / "node"), "--port", str(_free_port())]
-        self._start("flower-supernode", [*options, "--node-config", given], home)
-
-    def flwr(self, *arguments: str) -> None:
-        """A command to SuperLink."""
-        command, env = [self.programs["flwr"], *arguments], self._environment(self.folder / "link")
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=START)
-        if done.returncode:
-            raise DataError(f"flwr {arguments[0]} failed: {(done.stdout + done.stderr)[-500:]}")
-
-    def check(self) -> None:
-        """An error where SuperLink has ended."""
-        if self.link is not None and self.link.poll() is not None:
-            raise DataError(f"SuperLink ended: {self.log('link')}")
-
-    def log(self, name: str) -> str:
-        """The end of what a process said."""
-        return (self.folder / name / "log").read_text(encoding="utf-8", errors="replace")[-500:]
-
-    def _home(self, name: str) -> Path:
-        home = self.folder / name
-        home.mkdir()
-        return home
-
-    def _environment(self, home: Path) -> dict[str, str]:
-        # Flower starts further programs of its own by name.
+    def environment(self) -> dict[str, str]:
+        """Flower starts further programs of its own by name."""
         path = os.pathsep.join([str(Path(self.programs["flwr"]).parent), os.environ.get("PATH", os.defpath)])
-        return {**os.environ, "PATH": path, "FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "COLUMNS": "200"}
+        return {**os.environ, "PATH": path, "FLWR_HOME": str(self.folder), "FLWR_TELEMETRY_ENABLED": "0"}
 
-    def _start(self, program: str, options: Sequence[str], home: Path) -> subprocess.Popen[bytes]:
-        command, env = [self.programs[program], *options], self._environment(home)
-        with open(home / "log", "wb") as log:
-            process = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log, start_new_session=True)
+    def start_link(self) -> str:
+        """SuperLink, which admits only nodes whose keys are registered; returns its address."""
+        port = _free_port()
+        address = f"127.0.0.1:{port}"
+        connection = f'address = "{address}"\nroot-certificates = {json.dumps(str(self.folder / "ca.crt"))}\n'
+        config = f'[superlink]\ndefault = "study"\n\n[superlink.study]\n{connection}'
+        (self.folder / "config.toml").write_text(config, encoding="utf-8")
+        tls = ["--ssl-certfile", "server.crt", "--ssl-keyfile", "server.pem", "--ssl-ca-certfile", "ca.crt"]
+        # Without the last option Flower would install what the app needs from a package index.
+        options = ["--enable-supernode-auth", "--port", str(port), "--disable-runtime-dependency-installation"]
+        self.link = self.start("flower-superlink", *tls, *options)
+        until = time.monotonic() + START
+        while not _listens(port):
+            self.check(until, "SuperLink did not start")
+        return address
+
+    def start(self, program: str, *options: str) -> subprocess.Popen[bytes]:
+        """A process that ends with this run."""
+        with open(self.folder / "log", "ab") as log:
+            process = subprocess.Popen(
+                [self.programs[program], *options],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         self.stack.callback(_end, process)
         return process
+
+    def run(self, program: str, *options: str) -> None:
+        """A command that ends by itself."""
+        command = [self.programs[program], *options]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=START)
+        if done.returncode:
+            raise DataError(f"{program} {options[0]} failed: {(done.stdout + done.stderr)[-500:]}")
+
+    def check(self, until: float, what: str) -> None:
+        """Wait a little; an error where SuperLink has ended, or time is up."""
+        time.sleep(_LOOK)
+        ended = self.link is not None and self.link.poll() is not None
+        if ended or time.monotonic() > until:
+            said = (self.folder / "log").read_text(encoding="utf-8", errors="replace")[-500:]
+            raise DataError(f"{'SuperLink ended' if ended else what}: {said}")
 
 
 def _outcome(out: Path, local: _Local, timeout: float, step: Callable[[str], None]) -> dict[str, str]:
     """Wait until the server app has written how it ended."""
     asked, until = 0, time.monotonic() + START + timeout
     while not (out / OUTCOME).exists():
-        local.check()
         if len(list(out.glob("q*.mxf"))) > asked:
             asked, until = asked + 1, time.monotonic() + START + timeout
             step(f"Exchange {asked}")
-        if time.monotonic() > until:
-            raise DataError(f"the server app said nothing for {START + timeout:g} seconds: {local.log('link')}")
-        time.sleep(_LOOK)
+        local.check(until, "the server app said nothing in time")
     outcome = json.loads((out / OUTCOME).read_text(encoding="utf-8"))
     if "error" in outcome:
         raise DataError(str(outcome["error"]))
@@ -191,59 +172,51 @@ def _outcome(out: Path, local: _Local, timeout: float, step: Callable[[str], Non
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
-        except ProcessLookupError:
-            break
-        try:
             process.wait(END)
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as found:
-        found.settimeout(1.0)
-        return found.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def make_certificates(folder: Path) -> None:
     """Certificates of the loopback interface for a day: ``server.crt``, and ``ca.crt``, which signed it."""
-    x509, ec, hashes, form = map(_cryptography, ("x509", _CURVES, "hazmat.primitives.hashes", _FORMS))
-    keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
+    from cryptography import x509
+
+    lib = primitives()
+    keys = [lib.generate_private_key(lib.SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in ("mixtune trial", "localhost")]
-    now = datetime.datetime.now(datetime.UTC)
-    alternatives = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     for name, key, file in zip(names, keys, ("ca.crt", "server.crt")):
-        made = x509.CertificateBuilder().subject_name(name).issuer_name(names[0]).public_key(key.public_key())
-        made = made.serial_number(x509.random_serial_number())
-        made = made.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
+        made = x509.CertificateBuilder(
+            names[0], name, key.public_key(), x509.random_serial_number(), now - day, now + day
+        )
         made = made.add_extension(x509.BasicConstraints(file == "ca.crt", None), critical=True)
-        made = made.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        signed = made.sign(keys[0], hashes.SHA256())
-        (folder / file).write_bytes(signed.public_bytes(form.Encoding.PEM))
-    _write_private(folder / "server.pem", keys[1], form, form.PrivateFormat.PKCS8)
+        made = made.add_extension(x509.SubjectAlternativeName(places), critical=False)
+        (folder / file).write_bytes(made.sign(keys[0], lib.SHA256()).public_bytes(lib.Encoding.PEM))
+    _write_private(folder / "server.pem", keys[1], lib.PrivateFormat.PKCS8)
 
 
-def _write_node_key(home: Path) -> None:
+def _write_node_key(path: Path) -> None:
     """A key that a SuperNode authenticates itself with, as ``ssh-keygen -t ecdsa -b 384`` makes it."""
-    ec, form = map(_cryptography, (_CURVES, _FORMS))
-    key: Any = ec.generate_private_key(ec.SECP384R1())
-    _write_private(home / "node", key, form, form.PrivateFormat.OpenSSH)
-    (home / "node.pub").write_bytes(key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH))
+    lib = primitives()
+    key = lib.generate_private_key(lib.SECP384R1())
+    _write_private(path, key, lib.PrivateFormat.OpenSSH)
+    path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(lib.Encoding.OpenSSH, lib.PublicFormat.OpenSSH))
 
 
-def _cryptography(place: str) -> Any:
-    return checks.import_extra(f"cryptography.{place}", "federated", "certificates of a trial")
-
-
-def _write_private(path: Path, key: Any, form: Any, kind: Any) -> None:
+def _write_private(path: Path, key: Any, form: Any) -> None:
+    lib = primitives()
     path.touch(mode=0o600)
-    path.write_bytes(key.private_bytes(form.Encoding.PEM, kind, form.NoEncryption()))
+    path.write_bytes(key.private_bytes(lib.Encoding.PEM, form, lib.NoEncryption()))

@@ -28,8 +28,6 @@ from mixtune_federated._study import Study
 #: Seconds between two looks into the folder.
 LOOK = 0.05
 _DONE = "done"
-#: What members import when they first need it (pyarrow imports pandas): one process does so for all of them.
-_PRELOADED = ("pandas", *(f"cryptography.{place}" for place in PLACES))
 
 
 @dataclass(frozen=True)
@@ -150,8 +148,9 @@ def exchange_by_processes(
     # A server that has imported everything forks the members: each of them would take seconds to import it again.
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     if hasattr(context, "set_forkserver_preload"):
-        private = Study.load(folder.path / "study.toml").level == 3
-        context.set_forkserver_preload([__name__, *_PRELOADED, *(["opendp.prelude"] if private else [])])
+        private = ["opendp.prelude"] if Study.load(folder.path / "study.toml").level == 3 else []
+        used = [f"cryptography.{place}" for place in PLACES]
+        context.set_forkserver_preload([__name__, "pandas", *used, *private])
     running: list[tuple[Any, list[str]]] = []
     for place in range(min(processes, len(tables))):
         own = dict(list(tables.items())[place::processes])

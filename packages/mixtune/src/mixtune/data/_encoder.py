@@ -412,6 +412,22 @@ class TableEncoder:
             raise unusable_columns(faults, where)
         return Encoded(X, names, tuple(notes), table)
 
+    def table(self, source: Any, *, csv: CsvFormat | None = None) -> Table:
+        """All columns of a path or of what :meth:`encode` takes; those with levels and labels as they are written.
+
+        Examples
+        --------
+        >>> encoder = TableEncoder((NumberColumn("age"),), TargetColumn("wage"))
+        >>> encoder.table({"age": [30, 40], "name": ["a", "b"]}).column_names
+        ['age', 'name']
+        """
+        from mixtune.data._readers import read_file, read_table
+
+        if not isinstance(source, str | Path):
+            return as_table(source, "the table")
+        text = self.text_columns
+        return as_table(read_table(source, csv or read_file(source, text=text).form or UTF8, text=text), str(source))
+
     def read(
         self, table: Any, *, csv: CsvFormat | None = None, what: str = "the model", fill: str = ""
     ) -> tuple[Floats, Floats, tuple[Note, ...]]:
@@ -428,13 +444,8 @@ class TableEncoder:
         fill
             What to do about missing values.
         """
-        from mixtune.data._readers import read_file, read_table
-
         where = str(table) if isinstance(table, str | Path) else "the table"
-        if isinstance(table, str | Path):
-            text = self.text_columns
-            table = read_table(table, csv or read_file(table, text=text).form or UTF8, text=text)
-        table = as_table(table, where)
+        table = self.table(table, csv=csv)
         names = (*self.inputs, self.target.name)
         if lost := [name for name in names if name not in table.column_names]:
             problem = f"{where} has no column {quoted(lost, 20)}, which {what} has"
