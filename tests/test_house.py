@@ -249,13 +249,11 @@ ELSEWHERE = {"_asdict", "_replace", "_repr_html_", "_repr_mimebundle_", "_exit",
 PATH = re.compile(r"mixtune\w*(\.\w+)+")
 #: Tests that use private names of the distribution that they belong to, each with the reason.
 INSIDES = {
-    "packages/mixtune/tests/data/test_domains.py": "parts that have no public name",
     "packages/mixtune-federated/tests/attacks/test_ledger.py": "what a person adds to a sum before the noise",
     "packages/mixtune-federated/tests/attacks/test_many_parties.py": "what members send to one another",
     "packages/mixtune-federated/tests/attacks/test_protocol.py": "what members send to one another",
     "packages/mixtune-federated/tests/attacks/test_validation.py": "a check that stands behind another one",
     "packages/mixtune-federated/tests/forging.py": "messages with other content, as an attacker makes them",
-    "packages/mixtune-federated/tests/test_command_line.py": "what members send to one another",
     "packages/mixtune-federated/tests/test_exchange.py": "what members send to one another",
     "packages/mixtune-federated/tests/test_primitives.py": "what members send to one another",
     "packages/mixtune-federated/tests/test_privacy.py": "what members send to one another",

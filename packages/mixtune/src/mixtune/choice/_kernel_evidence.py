@@ -9,8 +9,7 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from mixtune.arrays import Floats, Integers
-from mixtune.features import Coordinates, DomainKernel
-from mixtune.features._kernel import matern, squared_exponential
+from mixtune.features import Coordinates, DomainKernel, matern, squared_exponential
 
 #: Steps of L-BFGS; twice as many change errors by less than half a percent.
 STEPS = 40
