@@ -20,6 +20,8 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.features import SklearnFeatures
 
 pd, pl, skrub = extra("pandas"), extra("polars"), extra("skrub")
+#: Frames here hold rows of all cities, of which the model predicts one.
+pytestmark = pytest.mark.filterwarnings("ignore:.*these rows are predicted as if:mixtune.errors.DataWarning")
 
 
 def flats(rows=60, seed=0):
@@ -124,6 +126,7 @@ def columns_by_kind():
 
 
 @pytest.mark.filterwarnings("ignore:Found unknown categories")
+@pytest.mark.filterwarnings("ignore:.*not seen in training:mixtune.errors.DataWarning")
 @pytest.mark.parametrize("encoder", [columns_by_kind, lambda: skrub.TableVectorizer()], ids=["sklearn", "skrub"])
 def test_an_encoder_of_another_package(tmp_path, encoder):
     frame, kinds = flats(), [lambda each: each, pl.from_pandas, pa.Table.from_pandas]

@@ -20,7 +20,7 @@ from mixtune.cli.outputs import check_outputs, output, print_json, progress_bar,
 from mixtune.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.data import Encoded, TableEncoder
+    from mixtune.estimators import ReadRows, TableModel
 
 _PARQUET = (".parquet", ".pq")
 #: A cell that begins so is a formula to spreadsheets (the last four are the wide forms of the first four) ...
@@ -84,24 +84,22 @@ def predict(
         raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
     with progress_bar(2) as step:
         step("Reading")
-        fitted, encoder, ranges = _load(model)
-        target = encoder.target
+        fitted = _load(model)
+        encoder, target = fitted.encoder, fitted.encoder.target
         if target.classes is None and proba:
             raise ParameterError(f'--proba is for classes; "{target.name}" is a number, use --interval or --std')
         if target.classes is not None and (std or interval is not None):
             raise ParameterError(f'--interval and --std are for numbers; "{target.name}" is a class, use --proba')
         read = read_new(new, encoder, **form)
         step("Predicting")
-        notes, domain = list(read.notes), {}
-        if hasattr(fitted, "domains_"):
-            if std:
-                raise ParameterError("--std is for a model of one domain; use --interval")
-            domain["domain"], unseen = _labels(fitted, read, encoder.domain, f'"{new}"')
-            notes += unseen
-        columns = _columns(fitted, read, interval=interval, std=std, proba=proba, **domain)
-        marks, unlike = _outside(read, ranges)
-        columns |= marks
-        notes += unlike
+        rows = fitted.read(read, f'"{new}"')
+        if rows.domain and std:
+            raise ParameterError("--std is for a model of one domain; use --interval")
+        columns = _columns(fitted.estimator, rows, interval=interval, std=std, proba=proba)
+        notes = [_with_column(note) if note.code == "outside-range" else note for note in rows.notes]
+        if rows.outside.any():
+            names = np.array(read.names)
+            columns["outside"] = [", ".join(names[row].tolist()) for row in rows.outside]
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
@@ -130,55 +128,31 @@ def predict(
         errors.print(f"Wrote {len(read.X):,} rows to {out}", markup=False, soft_wrap=True)
 
 
-def _load(path: Path) -> tuple[Any, TableEncoder, dict[str, Any]]:
-    """Load a model that can read tables, and the ranges of its inputs, or say why this file does not hold one."""
-    from mixtune.estimators import load, read_info
+def _load(path: Path) -> TableModel:
+    """Load a model that can read tables, or say why this file does not hold one."""
+    from mixtune.estimators import TableModel, read_info
 
-    info = read_info(path)
-    encoder, ranges = reading.encoder_of(info), info.metadata.get("ranges")
-    if encoder is None:
+    if reading.encoder_of(read_info(path)) is None:
         raise DataError(
             f"{path} was saved in Python and does not describe how tables become its inputs; use it in Python with "
             f'mixtune.estimators.load("{path}"), or make a model with: mixtune fit'
         )
-    model = load(path)
-    if model.n_features_in_ != len(encoder.names):
-        raise DataError(f"{path} takes {model.n_features_in_} inputs, but describes {len(encoder.names)}; fit it again")
-    return model, encoder, ranges if isinstance(ranges, dict) else {}
+    return TableModel.load(path)
 
 
-def _outside(read: Encoded, ranges: dict[str, Any]) -> tuple[dict[str, list[str]], list[Note]]:
-    """A column that names the inputs that lie outside the range of all training rows, and a note; none where none do.
-
-    Files that were saved before there were ranges, or in Python, have none.
-    """
-
-    def ends(pair: Any) -> Any:
-        known = isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
-        return pair if known else (-np.inf, np.inf)
-
-    low, high = np.array([ends(ranges.get(name)) for name in read.names]).T
-    out = (low > read.X) | (high < read.X)
-    if not out.any():
-        return {}, []
-    names = np.array(read.names)
-    rows, which = int(out.any(axis=1).sum()), quoted(names[out.any(axis=0)].tolist())
-    template = "inputs of {rows} of {all} rows lie outside the range of the training rows: {columns}; see column {mark}"
-    note = Note("outside-range", template, rows=rows, all=len(out), columns=which, mark='"outside"')
-    return {"outside": [", ".join(names[row].tolist()) for row in out]}, [note]
+def _with_column(note: Note) -> Note:
+    """The note about inputs outside the range of training, with the column that names them."""
+    return Note(note.code, note.message.template + "; see column {mark}", **note.fields, mark='"outside"')
 
 
-def _columns(
-    model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool, **domain: Any
-) -> dict[str, list[Any]]:
-    """The new columns by name; a model of every domain takes the ``domain`` of each row."""
+def _columns(model: Any, rows: ReadRows, *, interval: float | None, std: bool, proba: bool) -> dict[str, list[Any]]:
+    """The new columns by name; a model of every domain takes the domain of each row."""
     if (std or interval is not None) and not np.isfinite(getattr(model, "loo_error_", 0.0)):
         raise ParameterError(
             "the errors of this model are unknown, since it has too few focal rows; fit it again with more focal rows, "
             f"or predict without {'--std' if interval is None else '--interval'}"
         )
-    names_of_stream = getattr(model, "feature_names_in_", None)
-    X: Any = read.X if names_of_stream is None else dict(zip(names_of_stream, read.X.T))
+    X, domain = rows.X, rows.domain
     columns: dict[str, Any] = {"prediction": model.predict(X, **domain)}
     if std:
         columns["std"] = model.predict(X, return_std=True)[1]
@@ -194,16 +168,6 @@ def _columns(
                 f"{int(np.argmin(finite)) + 1}); its inputs are too large"
             )
     return {name: values.tolist() for name, values in columns.items()}
-
-
-def _labels(model: Any, read: Encoded, column: str | None, where: str) -> tuple[Any, list[Note]]:
-    """The domain of each row, and a note where domains were not seen."""
-    if column not in read.table.column_names:
-        raise DataError(f'{where} has no column "{column}", the domain of each row; add it')
-    labels, known = read.table.column(column), set(model.domains_)
-    new = sum(str(label).strip() not in known for label in labels.to_pylist())
-    template = "rows of domains that were not part of the fit get the prediction for the population: {count}"
-    return labels, [Note("unseen-domains", template, count=new)] if new else []
 
 
 def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) -> Iterator[str]:

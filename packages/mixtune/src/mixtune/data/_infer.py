@@ -62,6 +62,9 @@ class _Read(NamedTuple):
     cells: list[Any]  # Cells or a Fault
     written: Written | None
     notes: list[Note]
+    #: The time zone of its times, and how it is written where it is not text.
+    zone: str | None = None
+    measure: Written = Written()
 
 
 class _Found(NamedTuple):
@@ -170,9 +173,10 @@ def _infer_column(
         return _Found(None, [_unused_note(name, finding)])
     # The median of very many rows takes time, and is of use only where missing values are filled in.
     median = float(np.nanmedian(np.concatenate(known))) if impute else None
-    how = read.written or Written()
+    how = read.written or read.measure
     notes = read.notes if missing else [*read.notes, *constant_notes(name, known)]
-    return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=how.decimal, unit=how.unit), notes, missing)
+    column = NumberColumn(name, median, missing > 0, decimal=how.decimal, unit=how.unit, signs=how.signs)
+    return _Found(column, notes, missing)
 
 
 def _infer_embedded(name: str, known: Sequence[Any], missing: int, content: str, network: str) -> _Found:
@@ -195,7 +199,7 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
         return _Found(None, [left_out(name, f"is {origin} in every row")])
     median = float(np.median(values["days"])) if impute else None
     written = None if read.written is None else read.written.dates
-    column = DateColumn(name, parts, origin, median, indicator=missing > 0, dates=written)
+    column = DateColumn(name, parts, origin, median, indicator=missing > 0, dates=written, zone=read.zone)
     template = 'column "{column}" holds dates{read}; it became {parts}'
     made = ", ".join(f"days since {origin}" if part == "days" else part for part in parts)
     words = "" if read.written is None else f" (read as {read.written.words})"
@@ -229,7 +233,10 @@ def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: 
             Note("joined-levels", template, column=name, count=len(levels), kept=len(often), other=OTHER, fix=fix)
         )
         levels = [*sorted(level for level in often if level != OTHER), OTHER]
-    return _Found(LevelColumn(name, (*levels, MISSING) if marked else tuple(levels)), notes, missing)
+    levels = [*levels, MISSING] if marked else levels
+    # Of more than two levels, one that is new is none of them.
+    share = found[levels[1]] / rows if len(levels) == 2 and not marked else 0.5
+    return _Found(LevelColumn(name, tuple(levels), share), notes, missing)
 
 
 def _unused_note(name: str, finding: str, code: str = "identifier") -> Note:
@@ -313,12 +320,36 @@ def _read_column(
     held = [] if category else [texts for each in raw if (texts := parse.written_texts(each)) is not None]
     joined = pa.chunked_array(held, pa.large_string()).combine_chunks() if held else None
     written = parse.find_written(joined, decimal=parts[0].decimal)
+    zone, notes = _common_zone(name, raw, joined if written is not None and written.dates else None)
+    if written is not None:
+        signs = None if written.decimal is None else parse.all_signs(joined, written.decimal)
+        written = replace(written, signs=signs, zone=zone)
     reading: dict[str, Any] = {"markers": markers, "category": category, "fill": fill, "noun": noun, "written": written}
-    cells = [parse.check_column(column, **reading) for column in raw]
-    notes = [] if written is None else _written_notes(name, joined, written, raw, cells)
+    cells = [parse.check_column(column, **reading, zone=zone) for column in raw]
+    notes += [] if written is None else _written_notes(name, joined, written, raw, cells)
     # Decimal commas of the whole file are told once, with the file.
     told = [note for note in notes if not (note.code == "decimal-commas" and parts[0].decimal == ",")]
-    return _Read(cells, written, told)
+    return _Read(cells, written, told, zone, _measure(raw))
+
+
+def _measure(raw: Sequence[Any]) -> Written:
+    """How times of day and durations are written that are no text."""
+    if any(kinds.is_time(column.type) for column in raw):
+        return Written(decimal=":")
+    return Written(unit="days") if any(kinds.is_duration(column.type) for column in raw) else Written()
+
+
+def _common_zone(name: str, raw: Sequence[Any], texts: Any) -> tuple[str | None, list[Note]]:
+    """The time zone in which all times are read: that of the most rows, of equally many the last of the alphabet."""
+    rows: dict[str, int] = {}
+    for column in raw:
+        if kinds.is_timestamp(column.type) and column.type.tz:
+            rows[column.type.tz] = rows.get(column.type.tz, 0) + len(column)
+    zone = max(sorted(rows, reverse=True), key=rows.__getitem__, default=None)
+    zone = zone or (None if texts is None else parse.common_zone(texts))
+    several = len(rows) > 1 or (texts is not None and parse.has_other_zones(texts, zone))
+    template = 'times in column "{column}" have several time zones; they are read in {zone}'
+    return zone, [Note("time-zones", template, column=name, zone=zone)] if several else []
 
 
 def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], cells: Sequence[Any]) -> list[Note]:

@@ -217,7 +217,7 @@ def read_new(
     ...     new = read_new(file, encoder)
     >>> new.X
     array([[1.5, 1. ],
-           [2.5, 0. ]])
+           [2.5, 0.5]])
     >>> new.table.to_pydict()["id"]
     ['007', '008']
     """
@@ -225,7 +225,8 @@ def read_new(
     reading: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
     read = read_file(path, text=encoder.text_columns, expected=encoder.inputs, **reading)
     read = _with_long_numbers(read, path, reading)
-    encoded = encoder.encode(read.table, f'"{shown_path(path)}"')
+    mark = None if read.form is None else read.form.decimal
+    encoded = encoder.encode(read.table, f'"{shown_path(path)}"', decimal=mark)
     # Read again as written: labels such as 007 must come out as they went in.
     written = read.table if read.form is None else read_file(path, text=read.table.column_names, **reading).table
     return replace(encoded, table=written, form=read.form, notes=(*read.notes, *encoded.notes))
@@ -487,7 +488,8 @@ def _label_rows(
     Without a focal domain the largest is taken where ``every`` domain counts, else it is asked for.
     """
     where, rows = f'column "{domain}" of {part.where}', part.table.num_rows
-    codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
+    codes, labels, name, same = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
+    joined = same.notes(f'column "{domain}"')
     if len(labels) > _MOST_DOMAINS or (len(labels) > _FEW_DOMAINS and rows < 2 * len(labels)):
         finding = f"{where} has {len(labels):,} different labels for {rows:,} rows"
         advice = "is it an identifier? Name the column with the domain of each row with {fix}"
@@ -495,15 +497,15 @@ def _label_rows(
     if focal is None:
         largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
         if every:
-            return codes, labels, largest[0], []
+            return codes, labels, largest[0], [*joined, *similar_notes(domain, labels, "labels")]
         template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
         fixes = {"focal": largest[0]}
         raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest), fixes=fixes)
     if name in labels:
-        return codes, labels, name, similar_notes(domain, labels, "labels")
+        return codes, labels, name, [*joined, *similar_notes(domain, labels, "labels")]
     if len(alike := [label for label in labels if _same_label(label, name)]) == 1:
         note = Note("focal-spelling", 'the focal domain is "{label}"', label=alike[0])
-        return codes, labels, alike[0], [note]
+        return codes, labels, alike[0], [*joined, note]
     finding = f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows'
     fixes = _spelling("focal", name, labels)
     hint = nearest(name, labels)
@@ -586,7 +588,11 @@ def _dropped_notes(parts: Sequence[Part], kept: Sequence[Booleans]) -> list[Note
 
 def _members(encoder: TableEncoder, parts: Sequence[Part], labels: Sequence[str], codes: Any) -> tuple[Domain, ...]:
     # Files and labels whose rows all lack a target are gone; the others keep their order.
-    rows = [(encoder.encode(part.table, part.where).X, part.y, encoder.names) for part in parts if len(part.y)]
+    rows = [
+        (encoder.encode(part.table, part.where, decimal=part.decimal, training=True).X, part.y, encoder.names)
+        for part in parts
+        if len(part.y)
+    ]
     if codes is not None:
         present, codes = np.unique(codes, return_inverse=True)
         return split_by_label(*rows[0], codes, [labels[index] for index in present])

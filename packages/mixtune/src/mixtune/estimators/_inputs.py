@@ -37,7 +37,9 @@ from mixtune.data import (
     column_difference,
     is_table,
     known_frame,
+    label_key,
     rows_by_label,
+    same_labels,
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Rows
@@ -652,8 +654,8 @@ class Labels:
 
     def among(self, known: Sequence[str]) -> Integers:
         """The place of each row's domain among ``known`` names; -1 where it is not one of them."""
-        place = {name: k for k, name in enumerate(known)}
-        return np.array([place.get(name, -1) for name in self.names], dtype=np.int64)[self.places]
+        place = {label_key(name): k for k, name in enumerate(known)}
+        return np.array([place.get(label_key(name), -1) for name in self.names], dtype=np.int64)[self.places]
 
 
 def split_labels(X: Any, domain: Any, column: Any) -> tuple[Any, Labels | None]:
@@ -715,8 +717,10 @@ def read_labels(labels: Any, count: int) -> Labels:
     if len(encoded) != count:
         raise DataError(f"there are {len(encoded)} domain labels for {count} rows; pass one label per row")
     missing = np.flatnonzero(np.asarray(encoded.indices.is_null()))
-    names = [_text(value) for value in encoded.dictionary.to_pylist()]
-    places = np.asarray(encoded.indices.fill_null(0), dtype=np.int64)
+    same = same_labels(encoded.dictionary.to_pylist())
+    same.warn("domain")
+    names = same.names
+    places = np.array([*same.numbers, 0])[np.asarray(encoded.indices.fill_null(0), dtype=np.int64)]
     absent = [k for k, name in enumerate(names) if name in ("", "nan")]
     if len(missing) or np.any(np.isin(places, absent)):
         rows = np.union1d(missing, np.flatnonzero(np.isin(places, absent)))
@@ -724,9 +728,7 @@ def read_labels(labels: Any, count: int) -> Labels:
             f"{len(rows)} of {count} rows have no domain label, the first is row {rows[0]} (from 0); name them, or "
             "leave these rows out"
         )
-    # Texts that differ only in surrounding spaces, or 1 and 1.0, are one domain.
-    unique = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    return Labels(np.array([unique[name] for name in names], dtype=np.int64)[places], tuple(unique))
+    return Labels(places, tuple(names))
 
 
 def _as_arrow(labels: Any) -> Any:
@@ -742,10 +744,6 @@ def _as_arrow(labels: Any) -> Any:
     if pa.types.is_dictionary(labels.type):
         labels = labels.dictionary_decode()
     return labels
-
-
-def _text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
 def check_domains(names: Sequence[str]) -> None:
