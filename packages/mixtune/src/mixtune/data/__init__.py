@@ -14,6 +14,7 @@ from mixtune.data._embeddings import EmbeddedColumn
 from mixtune.data._encoder import DateColumn, Encoded, LevelColumn, NumberColumn, TableEncoder, TargetColumn
 from mixtune.data._infer import constant_notes
 from mixtune.data._labels import label_key, same_labels
+from mixtune.data._parse_column import plain_text
 from mixtune.data._readers import STDIN, as_paths, file_label, read_file, read_table
 from mixtune.data._tables import Table, as_names, as_table, check_names, choose_inputs, is_table, known_frame, to_matrix
 from mixtune.data._training import TrainingTables, read_new, read_training
@@ -28,7 +29,7 @@ __all__ += ["TrainingTables", "constant_notes", "read_new", "read_training"]
 __all__ += ["STDIN", "UTF8", "CsvFormat", "Table", "as_names", "as_paths", "as_table", "check_names", "choose_inputs"]
 __all__ += ["file_label", "is_table", "known_frame", "read_file", "read_table", "to_matrix"]
 __all__ += ["arrange_columns", "as_floats", "check_finite", "check_pair", "check_weight", "column_difference"]
-__all__ += ["frame_of", "label_key", "rows_by_label", "same_labels"]
+__all__ += ["frame_of", "label_key", "plain_text", "rows_by_label", "same_labels"]
 
 if not TYPE_CHECKING:
     __getattr__ = moved_names(__name__, "stream_samples")

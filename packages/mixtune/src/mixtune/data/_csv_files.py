@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from mixtune._messages import Note, Wording, counted, counted_note, setting
-from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
+from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase, plain_text
 from mixtune.data._tables import Table
 from mixtune.errors import DataError, ParameterError
 
@@ -245,14 +245,14 @@ def detect_csv(
 
 
 def plain_name(name: str) -> str:
-    """The name of a column on one line, without surrounding spaces.
+    """The name of a column on one line, without surrounding spaces, its accents composed.
 
     Examples
     --------
     >>> plain_name(" living\\narea ")
     'living area'
     """
-    return " ".join(name.split())
+    return " ".join(plain_text(name).split())
 
 
 def _form_note(path: Path, separator: str, decimal: str) -> Note:

@@ -23,10 +23,18 @@ from mixtune.arrays import Array, Floats, Integers, check_unmasked, to_numpy
 from mixtune.checks import check_whole, import_extra
 from mixtune.data._csv_files import CsvFormat
 from mixtune.data._domain import Domain, Names, check_alike, check_pair, column_difference
-from mixtune.data._labels import SameLabels, label_key, same_labels
-from mixtune.data._parse_column import plain_text
+from mixtune.data._labels import SameLabels, same_labels
 from mixtune.data._readers import as_paths, file_label, read_table
-from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, is_nothing, to_matrix
+from mixtune.data._tables import (
+    LIST_COLUMNS,
+    Table,
+    as_names,
+    as_table,
+    choose_inputs,
+    composed,
+    is_nothing,
+    to_matrix,
+)
 from mixtune.errors import DataError, ParameterError
 
 
@@ -169,7 +177,7 @@ class Domains:
                [3.]])
         """
         where = "the table"
-        return cls._from_labels(as_table(table, where), target, domain, focal, columns, where)
+        return cls._from_labels(as_table(table, where), target, composed(domain), focal, columns, where)
 
     @classmethod
     def from_files(
@@ -217,12 +225,14 @@ class Domains:
         files = as_paths(paths)
         form = CsvFormat(encoding, separator, decimal)
         if domain is not None:
+            domain = composed(domain)
             check_single_file(files, domain)
             if focal is None:
                 raise ParameterError("focal is not given; name the focal domain, or use one file per domain")
             table = read_table(files[0], form, text=[domain])
             return cls._from_labels(table, target, domain, focal, columns, f'"{files[0]}"')
         targets = as_names(target, "target")
+        target = targets[0] if isinstance(target, str) else targets
         members: list[Domain] = []
         inputs: tuple[str, ...] = ()
         for path in files:
@@ -240,7 +250,9 @@ class Domains:
         cls, table: Table, target: str | Sequence[str], domain: str, focal: Hashable, columns: Any, where: str
     ) -> Self:
         """Cut a table by its column of labels."""
-        inputs = choose_inputs(table, targets=as_names(target, "target"), domain=domain, columns=columns, where=where)
+        targets = as_names(target, "target")
+        inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where=where)
+        target = targets[0] if isinstance(target, str) else targets
         if table.num_rows == 0:
             raise DataError(f"{where} has no rows; pass at least one")
         labels = table.column(domain).to_pylist()
@@ -542,14 +554,16 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> Lab
         lost = np.isin(codes, missing)
         finding = f"{int(lost.sum())} of {n_rows} rows have no label (the first is data row {int(lost.argmax()) + 1})"
         raise DataError(f"{where}: {finding}; label or drop these rows")
-    # Each distinct spelling is looked at once, not each row's.
     same = same_labels(list(numbers))
-    kinds = {(name, isinstance(label, str)) for name, label in zip((same.names[k] for k in same.numbers), numbers)}
-    if twice := sorted(name for name, text in kinds if text and (name, False) in kinds):
+    # Each distinct spelling is looked at once, not each row's.
+    texts, others = (
+        {number for number, label in zip(same.numbers, numbers) if isinstance(label, str) == text}
+        for text in (True, False)
+    )
+    if twice := sorted(same.names[number] for number in texts & others):
         raise DataError(f"more than one domain is named {quoted(twice)}, by a number and by a text; write one of them")
     codes = np.array(same.numbers, dtype=np.int64)[codes]
-    known = dict(zip(map(label_key, numbers), (same.names[number] for number in same.numbers)))
-    return LabelCodes(codes, same.names, known.get(label_key(focal), plain_text(str(focal))), same)
+    return LabelCodes(codes, same.names, same.name_of(focal), same)
 
 
 def _is_missing(label: Hashable) -> bool:

@@ -166,7 +166,8 @@ def _infer_column(
 ) -> _Found:
     """What one column becomes."""
     if parse.is_texts(known[0]):
-        return _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
+        found = _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
+        return found._replace(notes=[*read.notes, *found.notes])
     if parse.is_dates(known[0]):
         return _infer_dates(name, known, missing, read, impute=impute)
     if not keep and not missing and (finding := _identifies(name, known)):
@@ -327,9 +328,24 @@ def _read_column(
     reading: dict[str, Any] = {"markers": markers, "category": category, "fill": fill, "noun": noun, "written": written}
     cells = [parse.check_column(column, **reading, zone=zone) for column in raw]
     notes += [] if written is None else _written_notes(name, joined, written, raw, cells)
+    notes += _joined_notes(name, raw) if any(map(parse.is_texts, cells)) else []
     # Decimal commas of the whole file are told once, with the file.
     told = [note for note in notes if not (note.code == "decimal-commas" and parts[0].decimal == ",")]
     return _Read(cells, written, told, zone, _measure(raw))
+
+
+def _joined_notes(name: str, raw: Sequence[Any]) -> list[Note]:
+    """Say which texts count as one since they differ only in spaces around them or in how characters are composed."""
+    texts = [column.cast(pa.large_string()) for column in raw if parse.is_text(column.type)]
+    spellings: dict[str, list[str]] = {}
+    for text in pc.unique(pa.chunked_array(texts, pa.large_string())).drop_null().to_pylist():
+        spellings.setdefault(parse.plain_text(text), []).append(text)
+    joined = {text: found for text, found in spellings.items() if text and len(found) > 1}
+    template = (
+        'column "{column}" has texts that differ only in spaces around them or in how characters are composed; they '
+        "count as one: {texts}"
+    )
+    return [Note("joined-texts", template, column=name, texts=quoted(sorted(joined)))] if joined else []
 
 
 def _measure(raw: Sequence[Any]) -> Written:

@@ -31,8 +31,10 @@ def label_key(label: Hashable) -> str:
     """
     if isinstance(label, float) and label.is_integer():
         return str(int(label))
-    text = plain_text(str(label))
-    whole = _WHOLE.fullmatch(text)
+    text = str(label)
+    # Of very many labels, most need no further look.
+    text = text if text.isascii() and text.isalnum() else plain_text(text)
+    whole = _WHOLE.fullmatch(text) if text.endswith("0") else None
     return text if whole is None else whole[1]
 
 
@@ -42,6 +44,13 @@ class SameLabels(NamedTuple):
     numbers: list[int]
     names: list[str]
     joined: dict[str, list[str]]
+    #: The number of each label, by :func:`label_key`.
+    places: dict[str, int]
+
+    def name_of(self, label: Hashable) -> str:
+        """The name of a label however it is spelt; of one that does not occur, its own."""
+        place = self.places.get(label_key(label))
+        return plain_text(str(label)) if place is None else self.names[place]
 
     def notes(self, where: str) -> list[Note]:
         """Say which spellings count as one label."""
@@ -69,8 +78,8 @@ def same_labels(spellings: Sequence[Hashable]) -> SameLabels:
 
     Examples
     --------
-    >>> same_labels(["b", 1, "a", "1.0", "b "])
-    SameLabels(numbers=[0, 1, 2, 1, 0], names=['b', '1', 'a'], joined={'b': ['b', 'b '], '1': ['1', '1.0']})
+    >>> same_labels(["b", 1, "a", "1.0", "b "])  # doctest: +ELLIPSIS
+    SameLabels(numbers=[0, 1, 2, 1, 0], names=['b', '1', 'a'], joined={'b': ['b', 'b '], '1': ['1', '1.0']}, places=...)
     """
     groups: dict[str, list[str]] = {}
     keys = [label_key(label) for label in spellings]
@@ -78,11 +87,15 @@ def same_labels(spellings: Sequence[Hashable]) -> SameLabels:
         # A whole number among floats has no decimals to show.
         groups.setdefault(key, []).append(key if isinstance(label, float) else str(label))
     places = {key: place for place, key in enumerate(groups)}
+    several = {key: sorted(set(found)) for key, found in groups.items() if len(found) > 1}
+    several = {key: found for key, found in several.items() if len(found) > 1}
     names = {
-        key: plain_text(found[0]) if len(set(map(plain_text, found))) == 1 else key for key, found in groups.items()
+        key: key if key in several and len(set(map(plain_text, several[key]))) > 1 else found[0]
+        for key, found in groups.items()
     }
-    joined = {names[key]: sorted(set(found)) for key, found in groups.items() if len(set(found)) > 1}
-    return SameLabels([places[key] for key in keys], list(names.values()), joined)
+    names = {key: name if name == key else plain_text(name) for key, name in names.items()}
+    joined = {names[key]: found for key, found in several.items()}
+    return SameLabels([places[key] for key in keys], list(names.values()), joined, places)
 
 
 def column_labels(column: Any) -> tuple[Integers, list[Any]]:

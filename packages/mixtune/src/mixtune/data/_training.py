@@ -26,9 +26,9 @@ from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
 from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
-from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase
+from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase, plain_text
 from mixtune.data._readers import as_paths, file_label, read_file, shown_path
-from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table, object_table
+from mixtune.data._tables import Table, as_names, choose_inputs, composed, is_index_name, is_table, object_table
 from mixtune.errors import DataError, MixtuneError, ParameterError
 
 _MOST_DOMAINS = 10_000
@@ -144,6 +144,8 @@ def read_training(
     given = {"ignore": ignore, "categories": categories, "keep": keep, "text": text, "images": images}
     roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
+    target, domain = composed(target), None if domain is None else composed(domain)
+    roles = replace(roles, target=target, domain=domain)
     if every and (domain is None or focal is not None):
         raise ParameterError("to predict for every domain, name the column of domain labels and leave focal out")
     reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
@@ -180,8 +182,15 @@ def read_training(
         raise DataError(f"there are no input columns that can be used; add at least one ({reasons})")
     used = {target, domain, *(column.name for column in inferred[0])}
     unused = tuple(column for column in _all_names(parts) if column not in used)
+    marks = [part.decimal for part in parts]
     encoder = TableEncoder(
-        tuple(inferred[0]), spec, impute=options["impute"], domain=domain, focal=None if every else name, unused=unused
+        tuple(inferred[0]),
+        spec,
+        impute=options["impute"],
+        domain=domain,
+        focal=None if every else name,
+        unused=unused,
+        decimal="," if 2 * marks.count(",") > len(marks) else ".",
     )
     domains = Domains(_members(encoder, parts, labels, codes), focal=name)
     return TrainingTables(domains, encoder, (*notes, *inferred[1], *_domain_notes(domains, encoder)))
@@ -413,6 +422,7 @@ def _label_parts(parts: list[Part], labels: list[str], roles: _Roles, focal: str
 
 def _focal_file(labels: Sequence[str], focal: str | None, parts: Sequence[Part]) -> str:
     """Find the focal domain among those named after their files."""
+    focal = None if focal is None else plain_text(focal)
     if focal is None or focal in labels:
         return labels[0] if focal is None else focal
     if len(parts) > 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -107,8 +108,8 @@ class Sources:
                 f"sources must be a mapping name -> (X, y) or (X, y, sample_weight); got a {type(data).__name__}"
             )
         _check_number(len(data))
-        check_once(map(str, data))
-        members = {str(name): value for name, value in data.items()}
+        check_once(map(plain_name, data))
+        members = {plain_name(name): value for name, value in data.items()}
         self.moments = {name: value for name, value in members.items() if isinstance(value, Moments)}
         rows = {name: _as_source(name, value) for name, value in members.items() if name not in self.moments}
         large = _too_large(rows)
@@ -313,6 +314,17 @@ class TakesSources:
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
 
+def plain_name(name: Hashable) -> str:
+    """The name of a domain as text, its accents composed.
+
+    Examples
+    --------
+    >>> plain_name(3)
+    '3'
+    """
+    return unicodedata.normalize("NFC", str(name))
+
+
 def _location(rows: Floats) -> tuple[Floats, Floats]:
     """Means and spreads of columns; a spread that is only rounding counts as 0."""
     with np.errstate(all="ignore"):
@@ -432,7 +444,7 @@ def sampled(sources: Sources | None, columns: tuple[str, ...] | None) -> Sources
 
 def check_focal_name(names: Iterable[str], focal_name: str) -> None:
     """Raise if a source has the focal domain's name."""
-    if focal_name in names:
+    if plain_name(focal_name) in names:
         raise DataError(
             f'a source is named "{focal_name}", which is the name of the focal rows; rename it, set focal_name, or '
             "leave it out of streamed sources with leave_out"

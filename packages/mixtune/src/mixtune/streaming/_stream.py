@@ -28,7 +28,17 @@ import pyarrow.parquet as parquet
 from mixtune._messages import Wording, nearest, quoted, setting
 from mixtune.arrays import Array, Integers, check_unmasked, is_collection
 from mixtune.checks import import_extra
-from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, choose_inputs, file_label, to_matrix
+from mixtune.data import (
+    CsvFormat,
+    as_names,
+    as_paths,
+    as_table,
+    check_names,
+    choose_inputs,
+    file_label,
+    plain_text,
+    to_matrix,
+)
 from mixtune.errors import DataError, ParameterError
 from mixtune.files import array_digest
 
@@ -128,7 +138,7 @@ def label_codes(labels: Any, where: str) -> tuple[tuple[str, ...], Integers]:
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     encoded = column.dictionary_encode("encode")  # a missing label is one of the distinct ones
     distinct, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-    texts = ["" if label is None else str(label).strip() for label in distinct]
+    texts = ["" if label is None else plain_text(str(label)) for label in distinct]
     # NaN is the label that differs from itself.
     blank = [not text or label != label for text, label in zip(texts, distinct, strict=True)]
     if lost := int(np.array(blank, dtype=bool)[codes].sum()):
