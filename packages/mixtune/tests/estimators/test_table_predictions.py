@@ -293,3 +293,38 @@ def test_signs_and_units_are_those_of_training(training, new, expected):
 @pytest.mark.parametrize("value", [datetime.time(0, 30), datetime.timedelta(hours=1), datetime.date(2021, 1, 1)])
 def test_times_where_training_had_numbers_are_refused(model, value):
     assert 'column "size"' in outcome(model, changed(size=[value]))
+
+
+def lines(path, *rows, separator=";"):
+    path.write_text("\n".join(separator.join(row) for row in rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("mark", [".", ","])
+def test_decimal_marks_of_files_are_those_of_training_or_clear(tmp_path, mark):
+    """One row of a file is read as beside any others; what two marks would read in two ways is refused."""
+    table = [["site", "size", "y"], *(["ab"[k % 2], f"{k % 9}{mark}25", f"{k}{mark}5"] for k in range(40))]
+    command = ("fit", lines(tmp_path / "data.csv", *table), "--target", "y", "--domain", "site", "--focal", "a")
+    assert run(*command, "--linear", "--out", tmp_path / "m.mixtune").code == 0
+    model = TableModel.load(tmp_path / "m.mixtune")
+    other = {".": ",", ",": "."}[mark]
+
+    def predicted(*cells, options=()):
+        new = lines(tmp_path / "new.csv", ["site", "size"], *(["a", cell] for cell in cells))
+        return as_json("predict", tmp_path / "m.mixtune", new, *options)["columns"]["prediction"]
+
+    for cell, value in (
+        (f"2{mark}5", 2.5),
+        (f"2{other}5", 2.5),
+        (f"1{mark}234", 1.234),
+        (f"0{other}125", 0.125),
+        ("3", 3),
+    ):
+        expected = pytest.approx(model.predict({"size": [float(value)]})[0], rel=1e-9)
+        assert predicted(cell)[0] == expected
+        assert predicted(cell, "4", f"4{mark}5")[0] == expected
+    new = lines(tmp_path / "new.csv", ["site", "size"], ["a", f"2{other}5"], ["a", f"1{mark}234"])
+    said = refused("predict", tmp_path / "m.mixtune", new)
+    assert f'column "size" of "{new}" holds "2{other}5" and "1{mark}234"' in said
+    assert "--decimal" in said
+    assert predicted(f"2{other}5", options=("--decimal", other)) == [pytest.approx(model.predict({"size": [2.5]})[0])]

@@ -7,7 +7,7 @@ Most users need :class:`Domain` and :class:`Domains`. The command line reads its
 from typing import TYPE_CHECKING
 
 from mixtune._messages import moved_names
-from mixtune.data._csv_files import UTF8, CsvFormat
+from mixtune.data._csv_files import UTF8, CsvFormat, check_streamed_csv
 from mixtune.data._domain import Domain, as_floats, check_finite, check_pair, check_weight, column_difference
 from mixtune.data._domains import Domains, arrange_columns, frame_of, rows_by_label
 from mixtune.data._embeddings import EmbeddedColumn
@@ -29,7 +29,7 @@ __all__ += ["TrainingTables", "constant_notes", "read_new", "read_training"]
 __all__ += ["STDIN", "UTF8", "CsvFormat", "Table", "as_names", "as_paths", "as_table", "check_names", "choose_inputs"]
 __all__ += ["file_label", "is_table", "known_frame", "read_file", "read_table", "to_matrix"]
 __all__ += ["arrange_columns", "as_floats", "check_finite", "check_pair", "check_weight", "column_difference"]
-__all__ += ["frame_of", "label_key", "plain_text", "rows_by_label", "same_labels"]
+__all__ += ["check_streamed_csv", "frame_of", "label_key", "plain_text", "rows_by_label", "same_labels"]
 
 if not TYPE_CHECKING:
     __getattr__ = moved_names(__name__, "stream_samples")

@@ -91,13 +91,17 @@ class NumberColumn:
         return (self.name, f"{self.name} {MISSING}") if self.indicator else (self.name,)
 
     def read(self, column: Any, *, markers: bool, decimal: str = ".", training: bool = False) -> Cells | Fault:
-        """Read a column of a new table as numbers, or say why it cannot be; ``decimal`` is its mark elsewhere."""
+        """Read a column of a new table as numbers, or say why it cannot be.
+
+        ``decimal`` is the mark where it was no text in training; of two, the second where it cannot mean thousands.
+        """
         if kinds.is_time(column.type) and self.decimal != ":":
             return Fault("holds times of day, and held numbers in training", "write numbers")
         if kinds.is_duration(column.type) and self.unit != _DURATION:
             return Fault("holds durations, and held numbers in training", "write numbers")
         plain = self.decimal is None
-        written = Written(self.decimal or decimal, unit=self.unit, signs=() if plain else self.signs)
+        mark, either = self.decimal or decimal[0], plain and len(decimal) > 1
+        written = Written(mark, unit=self.unit, signs=() if plain else self.signs, either=either)
         return _read_as("numbers", column, written, markers=markers)
 
     def reading_notes(self, column: Any) -> list[Note]:
@@ -284,7 +288,7 @@ def _read_as(wanted: str, column: Any, written: Written, *, markers: bool, refus
 def _odd_fault(wanted: str, column: Any, written: Written, *, markers: bool, refuse_dates: bool) -> Fault | None:
     """What is wrong with texts that are none of the ``wanted``, unless they may count as missing.
 
-    With ``markers`` they may, except for words in all rows and, to ``refuse_dates``, dates of another format.
+    With ``markers`` they may, except for words or dates in all rows and, to ``refuse_dates``, dates of another format.
     """
     if (texts := parse.written_texts(column)) is None:
         return None
@@ -297,11 +301,13 @@ def _odd_fault(wanted: str, column: Any, written: Written, *, markers: bool, ref
         shown = f'"{held[dated]}" in data row {dated + 1}'
         finding = f"holds dates that are not written as in training, {written.words} (the first is {shown})"
         return Fault(finding, "write them as there or, wherever they come from, as year-month-day")
-    words = len(held) == len(texts) - texts.null_count and not any(map(str.isdigit, "".join(held.values())))
-    if not held or (markers and not words):
+    dates = wanted == "numbers" and bool(held) and not np.isnat(parse.PLAIN_DATES.read(pa.array(held.values()))).any()
+    foreign = dates or not any(map(str.isdigit, "".join(held.values())))
+    if not held or (markers and not (foreign and len(held) == len(texts) - texts.null_count)):
         return None
     row, text = next(iter(held.items()))
-    finding = f'holds text (the first is "{text}" in data row {row + 1}), and held {wanted} in training'
+    shown, held_then = f'(the first is "{text}" in data row {row + 1})', f"and held {wanted} in training"
+    finding = f"holds dates, {held_then} {shown}" if dates else f"holds text {shown}, {held_then}"
     return Fault(finding, f"write it as {wanted}")
 
 
@@ -396,7 +402,7 @@ class TableEncoder:
     unused
         Columns of the training tables that are not used.
     decimal
-        The decimal mark of the training files, which numbers that are text have where nothing else is known.
+        The decimal mark of the training files, which new files have where they do not show another.
     optional
         Input columns without any value in the focal domain: tables need not have them.
 
@@ -454,7 +460,7 @@ class TableEncoder:
         where: str = "the table",
         *,
         fill: str = "",
-        decimal: str | None = None,
+        decimal: str = ".",
         training: bool = False,
     ) -> Encoded:
         """Turn a table into numbers.
@@ -468,7 +474,8 @@ class TableEncoder:
         fill
             What to do about missing values, where training cannot be changed; by default, to train otherwise.
         decimal
-            The decimal mark of numbers that are text, where it is known; by default that of training.
+            The decimal mark of numbers that are text, where training had none; of two marks, the second is read where
+            it cannot stand between thousands.
         training
             Whether these are the rows that the encoder was learned from: dates in other formats are missing there, and
             refused elsewhere, since the dates around them may have been misread.
@@ -488,7 +495,7 @@ class TableEncoder:
         absent = pa.chunked_array([pa.nulls(table.num_rows)])
         for column, block in zip(self.columns, np.split(X, ends[:-1], axis=1)):
             raw = table.column(column.name) if column.name in table.column_names else absent
-            cells = column.read(raw, markers=self.impute, decimal=decimal or self.decimal, training=training)
+            cells = column.read(raw, markers=self.impute, decimal=decimal, training=training)
             if isinstance(cells, Fault):
                 faults[column.name] = cells._replace(remedy=fill) if fill and cells.fillable else cells
                 continue
@@ -520,7 +527,7 @@ class TableEncoder:
         from mixtune.data._readers import read_file, read_table
 
         where = str(table) if isinstance(table, str | Path) else "the table"
-        decimal = None
+        decimal = "."
         if isinstance(table, str | Path):
             text = self.text_columns
             form = csv or read_file(table, text=text).form or UTF8
@@ -531,9 +538,7 @@ class TableEncoder:
             problem = f"{where} has no column {quoted(lost, 20)}, which {what} has"
             raise DataError(f"{problem}; add it, or rename one", code="no-column")
         # The target is read as in training tables, decimal commas and all.
-        written = parse.find_written(
-            parse.written_texts(table.column(self.target.name)), decimal=decimal or self.decimal
-        )
+        written = parse.find_written(parse.written_texts(table.column(self.target.name)), decimal=decimal)
         how = written or Written()
         both = replace(
             self, columns=(*self.columns, NumberColumn(self.target.name, decimal=how.decimal, unit=how.unit))

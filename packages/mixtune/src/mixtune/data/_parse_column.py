@@ -559,6 +559,8 @@ class Written:
         Which of :func:`signs` numbers may have, or None for any; with others, they are missing.
     zone
         The time zone in which dates that name one are read, such as "+02:00", or None for their own.
+    either
+        Whether numbers may have the other decimal mark, where it cannot stand between thousands.
 
     Examples
     --------
@@ -583,6 +585,7 @@ class Written:
     unit: str | None = None
     signs: tuple[str, ...] | None = field(default=None, repr=False)
     zone: str | None = field(default=None, repr=False)
+    either: bool = field(default=False, repr=False)
 
     @property
     def kind(self) -> str:
@@ -594,15 +597,20 @@ class Written:
         if self.dates is not None:
             values = _mixed_dates(texts, self.dates, self.zone)
         else:
-            mark = self.decimal or "."
-            values = _numbers(_without_unit(_signed(texts), self.unit), mark)
-            if self.signs is not None and mark != ":":
-                values = pc.if_else(_has_others(texts, self.signs, mark), None, values)
-            if self.signs == ():
-                values = pc.coalesce(values, _truths(texts))
+            values = self._numbers(texts)
         missing = np.datetime64("NaT") if self.dates is not None else np.nan
         found = values.to_numpy(zero_copy_only=False)
         return np.where(np.asarray(values.is_null()), missing, found)
+
+    def _numbers(self, texts: Any) -> Any:
+        mark, plain = self.decimal or ".", _without_unit(_signed(texts), self.unit)
+        values = _numbers(plain, mark)
+        if self.either:
+            clear = pc.invert(pc.match_substring_regex(plain, AMBIGUOUS))
+            values = pc.coalesce(values, _numbers(pc.if_else(clear, plain, None), _OTHER_MARK[mark]))
+        if self.signs is not None and mark != ":":
+            values = pc.if_else(_has_others(texts, self.signs, mark, either=self.either), None, values)
+        return pc.coalesce(values, _truths(texts)) if self.signs == () else values
 
     @property
     def words(self) -> str:
@@ -620,6 +628,9 @@ class Written:
         return words
 
 
+#: A number that is 1.234 to some and 1234 to others.
+AMBIGUOUS = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
+_OTHER_MARK = {".": ",", ",": "."}
 #: Numbers as programs write them.
 PLAIN = Written(decimal=".", signs=())
 #: How dates are read that were no text in training: with the year first, or with the month by its name.
@@ -687,7 +698,7 @@ def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
     best = max(dates, key=dates.__getitem__, default=None)
     if best is not None and 2 * share(_mixed_dates(distinct, best)) > rows.sum():
         return Written(dates=best)
-    marks = (decimal, {".": ",", ",": "."}[decimal], ":")
+    marks = (decimal, _OTHER_MARK[decimal], ":")
     distinct = _signed(distinct)
     for unit in (None, _common_unit(distinct, rows)):
         plain = _without_unit(distinct, unit)
@@ -723,6 +734,22 @@ def signs(texts: Any) -> list[str]:
     return [name for name, look in _SKIPPED.items() if pc.any(pc.match_substring_regex(texts, look)).as_py()]
 
 
+def mixed_marks(texts: Any, mark: str) -> tuple[str, str] | None:
+    """A number that only the other decimal mark reads, and one that both read, differently; None unless both occur.
+
+    Examples
+    --------
+    >>> mixed_marks(pa.array(["2,5", "1.234", "3"], pa.large_string()), ".")
+    ('2,5', '1.234')
+    """
+    other = Written(decimal=_OTHER_MARK[mark], signs=())
+    unclear = pc.match_substring_regex(texts, AMBIGUOUS)
+    clear = pc.and_(np.isnan(Written(decimal=mark, signs=()).read(texts)), ~np.isnan(other.read(texts)))
+    clear = pc.and_(clear, pc.fill_null(pc.invert(unclear), False))
+    found = [texts.filter(pc.fill_null(flags, False)) for flags in (clear, unclear)]
+    return (found[0][0].as_py(), found[1][0].as_py()) if all(map(len, found)) else None
+
+
 def all_signs(texts: Any, mark: str) -> tuple[str, ...]:
     """The signs that numbers are read without, each currency by itself, and whether thousands are marked.
 
@@ -742,9 +769,10 @@ def _looks(mark: str) -> dict[str, str]:
     return {"%": "%", "<, > or +": _SKIPPED["<, > or +"], "( )": _BRACKETS, "thousands": _THOUSANDS[mark]}
 
 
-def _has_others(texts: Any, signs: Sequence[str], mark: str) -> Any:
+def _has_others(texts: Any, signs: Sequence[str], mark: str, *, either: bool = False) -> Any:
     """Flag the texts with other signs than these."""
-    others = [look for name, look in _looks(mark).items() if name not in signs]
+    looks = _looks(mark) | ({"thousands": rf"\d[{_SPACES}]\d{{3}}|[.,].*[.,]"} if either else {})
+    others = [look for name, look in looks.items() if name not in signs]
     currencies = pc.struct_field(pc.extract_regex(texts, f"(?P<sign>{_CURRENCY})"), "sign")
     known = pc.is_in(currencies, value_set=pa.array(signs, pa.large_string()))
     found = pc.and_(currencies.is_valid(), pc.invert(known))

@@ -114,6 +114,7 @@ def read_file(
     decimal: str | None = None,
     text: Sequence[str] = (),
     expected: Sequence[str] = (),
+    as_written: bool = False,
 ) -> FileTable:
     """Read a file as it comes: what is not known of a CSV file is found out, and small damage is mended with a note.
 
@@ -127,6 +128,8 @@ def read_file(
         Columns of a CSV file to read as they are written.
     expected
         Other columns that the file should have, which help to find out the separator.
+    as_written
+        Whether to read all columns of a CSV file as they are written.
 
     Examples
     --------
@@ -146,7 +149,8 @@ def read_file(
         kind = _KINDS.get(ending) or _guess_kind(data, path)
         form: CsvFormat | None = None
         if kind == "csv":
-            table, form, notes = detect_csv(data, path, text, **given, tabs=ending in _TABS, expected=expected)
+            given |= {"tabs": ending in _TABS, "expected": expected, "as_written": as_written}
+            table, form, notes = detect_csv(data, path, text, **given)
         else:
             table, notes = _read_typed(data, path, kind)
         table, renamed = _distinct_names(table, path)

@@ -26,7 +26,15 @@ from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
 from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
-from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase, plain_text
+from mixtune.data._parse_column import (
+    Fault,
+    inexact_integer,
+    is_text,
+    mixed_marks,
+    phrase,
+    plain_text,
+    written_texts,
+)
 from mixtune.data._readers import as_paths, file_label, read_file, shown_path
 from mixtune.data._tables import Table, as_names, choose_inputs, composed, is_index_name, is_table, object_table
 from mixtune.errors import DataError, MixtuneError, ParameterError
@@ -232,13 +240,34 @@ def read_new(
     """
     path = Path(path)
     reading: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
-    read = read_file(path, text=encoder.text_columns, expected=encoder.inputs, **reading)
-    read = _with_long_numbers(read, path, reading)
-    mark = None if read.form is None else read.form.decimal
-    encoded = encoder.encode(read.table, f'"{shown_path(path)}"', decimal=mark)
-    # Read again as written: labels such as 007 must come out as they went in.
-    written = read.table if read.form is None else read_file(path, text=read.table.column_names, **reading).table
-    return replace(encoded, table=written, form=read.form, notes=(*read.notes, *encoded.notes))
+    # Every cell is read by itself, so that it does not matter which others there are; labels such as 007 stay.
+    read = read_file(path, as_written=True, expected=(*encoder.inputs, *encoder.text_columns), **reading)
+    marks = _decimal_marks(read, encoder, shown_path(path)) if decimal is None else decimal
+    encoded = encoder.encode(read.table, f'"{shown_path(path)}"', decimal=marks)
+    return replace(encoded, table=read.table, form=read.form, notes=(*read.notes, *encoded.notes))
+
+
+def _decimal_marks(read: FileTable, encoder: TableEncoder, path: Path) -> str:
+    """The decimal marks that numbers of a file may have, that of training first; what leaves open which is refused."""
+    if read.form is None or read.form.separator == ",":
+        return "."
+    for column in encoder.columns:
+        if (
+            not isinstance(column, NumberColumn)
+            or column.decimal is not None
+            or column.name not in read.table.column_names
+        ):
+            continue
+        texts = written_texts(read.table.column(column.name))
+        if texts is not None and (mixed := mixed_marks(texts, encoder.decimal)):
+            finding = f'column "{column.name}" of "{path}" holds "{mixed[0]}" and "{mixed[1]}"'
+            remedy = phrase(
+                "say what the second means with {one} or {other}",
+                one=setting("decimal", "."),
+                other=setting("decimal", ","),
+            )
+            raise Fault(f"{finding}, which have different decimal marks or marks of thousands", remedy).error("decimal")
+    return encoder.decimal + ",."[encoder.decimal == ","]
 
 
 @dataclass(frozen=True)

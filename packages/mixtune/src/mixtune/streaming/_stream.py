@@ -34,6 +34,7 @@ from mixtune.data import (
     as_paths,
     as_table,
     check_names,
+    check_streamed_csv,
     choose_inputs,
     file_label,
     plain_text,
@@ -301,6 +302,7 @@ def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) ->
                 yield _TableFile(reader.schema, None, lambda: [batch.num_rows for batch in batches(None)], batches)
         else:
             separator = form.separator or ("\t" if ".tsv" in Path(path).name.lower() else ",")
+            check_streamed_csv(path, form, separator, tuple(_file_identity(path)))
             parse = csv.ParseOptions(delimiter=separator)
             read = csv.ReadOptions(block_size=_CSV_BYTES, encoding=form.encoding)
             # Arrow would infer the types from the first block and fail on 1.5 after many whole numbers.
@@ -310,7 +312,12 @@ def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) ->
     except (OSError, pa.ArrowException, UnicodeError) as error:
         found = re.search(r"CSV column #(\d+)", str(error))
         if roles is None or found is None:
-            raise DataError(f'"{path}" cannot be read: {error}') from error
+            # Arrow quotes the row, which may be long.
+            fields = {"path": path, "first": str(error).splitlines()[0][:200], "fix": setting("encoding", "latin-1")}
+            advice = "; give every row as many cells as the header has" if "Expected" in fields["first"] else ""
+            if isinstance(error, UnicodeError) or "UTF8" in fields["first"]:
+                advice = "; pass {fix}, or the encoding of the file"
+            raise DataError('"{path}" cannot be read: {first}' + advice, **fields) from error
         # Arrow gives the number of the column, its name says more.
         with _open_table(path, form) as file:
             column = file.schema.names[int(found[1])]
