@@ -100,7 +100,7 @@ def test_cells_that_span_lines_on_purpose(tmp_path, table, count):
         csv.writer(file).writerows(table)
     read = read_file(path).table
     assert read.num_rows == read_table(path).num_rows == count
-    for place, name in enumerate(table[0]):
+    for place in range(len(table[0])):
         assert str(read.column(place)[3].as_py())[:6] == str(table[4][place])[:6]
 
 

@@ -41,13 +41,22 @@ _IDENTIFIER = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One training table, how messages and notes name it, its decimal mark, and its targets once they are known."""
+    """One training table, how messages and notes name it, its decimal mark, and its targets once they are known.
+
+    ``whole`` flags the rows that are no copies of earlier ones, where there are copies.
+    """
 
     where: str
     table: Table
     y: Any = ()
     decimal: str = "."
     name: str = "the table"
+    whole: Booleans | None = None
+
+    @property
+    def copies(self) -> int:
+        """How many rows repeat others."""
+        return 0 if self.whole is None else int((~self.whole).sum())
 
     def keep(self, rows: Booleans, y: Floats) -> Part:
         """Keep the flagged rows and their targets; the name says so, since rows are counted anew."""
@@ -129,6 +138,7 @@ def infer_columns(
             faults[name] = fault
             continue
         known = [cells for cells in read.cells if cells is not None]
+        first = [_whole(cells, part) for cells, part in zip(read.cells, parts) if cells is not None]
         if not known:
             notes.append(Note("empty-column", 'column "{column}" has no values and is left out', column=name))
             continue
@@ -136,7 +146,8 @@ def infer_columns(
         if name in (embedded or {}):
             found = _infer_embedded(name, known, missing, *(embedded or {})[name])
         else:
-            found = _infer_column(name, known, missing, read, impute=impute, max_levels=max_levels, keep=name in keep)
+            options: dict[str, Any] = {"impute": impute, "max_levels": max_levels, "keep": name in keep}
+            found = _infer_column(name, known, missing, read, first, **options)
         notes += found.notes
         columns += [] if found.column is None else [found.column]
         filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
@@ -161,16 +172,31 @@ def left_out(name: str, finding: str) -> Note:
     return Note("left-out", 'column "{column}" {finding}; it is left out', column=name, finding=finding)
 
 
+def _whole(cells: Cells, part: Part) -> Cells:
+    """The cells of rows that are no copies: copies would hide that a column has another value in every row."""
+    if part.whole is None:
+        return cells
+    return cells.filter(pa.array(part.whole)) if parse.is_texts(cells) else cells[part.whole]
+
+
 def _infer_column(
-    name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool, max_levels: int, keep: bool
+    name: str,
+    known: Sequence[Any],
+    missing: int,
+    read: _Read,
+    first: Sequence[Any],
+    *,
+    impute: bool,
+    max_levels: int,
+    keep: bool,
 ) -> _Found:
-    """What one column becomes."""
+    """What one column becomes; the ``first`` cells are those of rows that are no copies."""
     if parse.is_texts(known[0]):
-        found = _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
+        found = _infer_levels(name, known, missing, first, max_levels=max_levels, keep=keep)
         return found._replace(notes=[*read.notes, *found.notes])
     if parse.is_dates(known[0]):
         return _infer_dates(name, known, missing, read, impute=impute)
-    if not keep and not missing and (finding := _identifies(name, known)):
+    if not keep and not missing and (finding := _identifies(name, first)):
         return _Found(None, [_unused_note(name, finding)])
     # The median of very many rows takes time, and is of use only where missing values are filled in.
     median = float(np.nanmedian(np.concatenate(known))) if impute else None
@@ -208,14 +234,17 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
     return _Found(column, [note, *read.notes], missing)
 
 
-def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: int, keep: bool) -> _Found:
+def _infer_levels(
+    name: str, known: Sequence[Any], missing: int, first: Sequence[Any], *, max_levels: int, keep: bool
+) -> _Found:
     """The levels of a column of text; texts that differ in most rows are left out, the rarest of too many joined."""
     counts = pc.value_counts(pa.chunked_array(known, pa.large_string()).drop_null())
     found = {each["values"]: each["counts"] for each in counts.to_pylist()}
     rows, marked = sum(found.values()), bool(missing) or MISSING in found
     levels = sorted(level for level in found if level != MISSING)
-    if not keep and rows >= _FEW_ROWS and (len(found) == rows or (len(found) > max_levels and 2 * len(found) > rows)):
-        finding = f"has {len(found):,} different texts in {rows:,} rows (such as {quoted(levels[:2])})"
+    held = sum(len(cells) - cells.null_count for cells in first)
+    if not keep and held >= _FEW_ROWS and (len(found) == held or (len(found) > max_levels and 2 * len(found) > held)):
+        finding = f"has {len(found):,} different texts in {held:,} rows (such as {quoted(levels[:2])})"
         blanks = sum(level.count(" ") for level in levels) / len(levels)
         return _Found(None, [_unused_note(name, finding, "free-text" if blanks >= _FREE_TEXT else "identifier")])
     if not levels or (len(found) == 1 and not missing):

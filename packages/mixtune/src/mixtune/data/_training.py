@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,8 +24,9 @@ from mixtune.checks import check_whole
 from mixtune.data._csv_files import FileTable
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
-from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
+from mixtune.data._encoder import MISSING, DateColumn, Encoded, LevelColumn, NumberColumn, TableEncoder
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
+from mixtune.data._leaks import Suspect, copied_note, findings_first, leak_notes, repeat_notes
 from mixtune.data._parse_column import (
     Fault,
     inexact_integer,
@@ -40,11 +41,10 @@ from mixtune.data._tables import Table, as_names, choose_inputs, composed, is_in
 from mixtune.errors import DataError, MixtuneError, ParameterError
 
 _MOST_DOMAINS = 10_000
+#: A name that no column has.
+_ROW = "\0 row"
 #: In so few rows, one row per label is no sign of an identifier.
 _FEW_DOMAINS = 10
-#: A column almost determines the target if the correlation of their ranks is at least this. Fewer rows than the second
-#: number are not enough to tell, and a part of more rows than the third is enough.
-_SAME_ORDER, _ENOUGH_RANKS, _MOST_RANKS = 0.999, 20, 2000
 #: How many of the last rows may hold totals, and the words that label totals in spreadsheets.
 _FOOTER = 5
 _TOTAL = re.compile(
@@ -178,7 +178,8 @@ def read_training(
         codes = None if codes is None else codes[kept[0]]
         problems.attempt(_check_focal_rows, parts, labels, name, codes)
     options: Any = {"impute": missing == "impute", "max_levels": max_levels, "keep": roles.keep}
-    present = [part for part in parts if part.table.num_rows]
+    present = [_with_copies(part) for part in parts if part.table.num_rows]
+    notes += [copied_note(part.copies, part.name) for part in present if part.copies]
     networks = {"text": str(text_model or ""), "images": str(image_model or "")}
     options["embedded"] = {name: (role, networks[role]) for role in networks for name in getattr(roles, role)}
     inferred = problems.attempt(infer_columns, present, inputs, categories=roles.categories, **options)
@@ -201,7 +202,8 @@ def read_training(
         decimal="," if 2 * marks.count(",") > len(marks) else ".",
     )
     domains = Domains(_members(encoder, parts, labels, codes), focal=name)
-    return TrainingTables(domains, encoder, (*notes, *inferred[1], *_domain_notes(domains, encoder)))
+    found_first = findings_first((*notes, *inferred[1], *_domain_notes(domains, encoder)))
+    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder), *found_first))
 
 
 def read_new(
@@ -591,6 +593,21 @@ def _common_inputs(
     return inputs, [left_out(name, "has no name, like a column of row numbers") for name in used]
 
 
+def _with_copies(part: Part) -> Part:
+    """The same table with the rows flagged that are no copies of earlier ones."""
+    names = part.table.column_names
+    if any(kinds.is_nested(column.type) for column in part.table.columns):
+        return part
+    numbered = part.table.append_column(_ROW, pa.array(np.arange(part.table.num_rows)))
+    try:
+        first = numbered.group_by(names).aggregate([(_ROW, "min")]).column(f"{_ROW}_min").to_numpy()
+    except pa.ArrowException:  # of some types rows cannot be compared
+        return part
+    whole = np.zeros(part.table.num_rows, dtype=bool)
+    whole[first] = True
+    return part if whole.all() else replace(part, whole=whole)
+
+
 def _is_blank(table: Table, name: str) -> bool:
     """Whether a table lacks a column, or the column has no values: spreadsheets write such columns at the end."""
     return name not in table.column_names or bool(_blank_cells(table.column(name)).all())
@@ -654,29 +671,39 @@ def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     if sources := [domain.name for domain in flat if domain.name != domains.focal]:
         template = "all targets are the same within {count} of the sources: {names}"
         notes.append(Note("constant-source-targets", template, count=len(sources), names=quoted(sources)))
-    return notes + _leak_notes(domains, encoder)
-
-
-def _leak_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
-    """Say which columns order the rows as the target does; they may be computed from it."""
-    rows = sum(domain.n_rows for domain in domains)
-    if encoder.target.classes is not None or rows < _ENOUGH_RANKS:
-        return []
-    some = slice(None, None, -(-rows // _MOST_RANKS))
-    y = _ranks(np.concatenate([domain.y for domain in domains])[some])
-    template = 'column "{column}" almost determines "{target}"; leave it out with {fix} if it is not known for new rows'
-    notes = []
-    for column in encoder.columns:
-        if isinstance(column, NumberColumn):
-            place = encoder.names.index(column.name)
-            x = _ranks(np.concatenate([domain.X[:, place] for domain in domains])[some])
-            if x.any() and y.any() and abs(x @ y) >= _SAME_ORDER * np.sqrt((x @ x) * (y @ y)):
-                told = {"column": column.name, "target": encoder.target.name, "fix": setting("ignore", column.name)}
-                notes.append(Note("leak", template, **told))
     return notes
 
 
-def _ranks(values: Any) -> Any:
-    """Ranks less their mean; equal values have equal ranks."""
-    ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
-    return ranks - ranks.mean()
+def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
+    """Say which columns give the target away, and which focal rows stand in sources, too.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((30, 1))
+    >>> domains = Domains.from_dict({"a": (X[:20], 2 * X[:20, 0]), "b": (X[20:], 2 * X[20:, 0])}, focal="a")
+    >>> [note.code for note in finding_notes(domains, TableEncoder((NumberColumn("x"),), TargetColumn("y")))]
+    ['leak']
+    """
+    members = [domains.focal_domain, *domains.sources]
+    X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
+    focal = np.arange(len(y)) < members[0].n_rows
+    target, classes = encoder.target.name, encoder.target.classes is not None
+    rows = [np.column_stack([each.X, each.y]) for each in members]
+    notes = leak_notes(list(_suspects(encoder, X)), y, focal, classes=classes, target=target)
+    return notes + repeat_notes(rows, [each.name for each in members])
+
+
+def _suspects(encoder: TableEncoder, X: Any) -> Iterator[Suspect]:
+    """The columns of the table from their encoding, missing values as NaN."""
+    ends = np.cumsum([len(column.outputs) for column in encoder.columns])
+    for column, block in zip(encoder.columns, np.split(X, ends[:-1], axis=1)):
+        if isinstance(column, NumberColumn):
+            missing = block[:, 1] > 0 if column.indicator else np.zeros(len(X), dtype=bool)
+            yield Suspect(column.name, np.where(missing, np.nan, block[:, 0]))
+        elif isinstance(column, LevelColumn):
+            codes = block[:, 0] if len(column.levels) == 2 else np.argmax(block, axis=1).astype(np.float64)
+            unknown = column.levels.index(MISSING) if MISSING in column.levels else -1
+            yield Suspect(column.name, np.where(codes == unknown, np.nan, codes), coded=True)
+        elif isinstance(column, DateColumn) and "days" in column.parts:
+            missing = block[:, -1] > 0 if column.indicator else np.zeros(len(X), dtype=bool)
+            yield Suspect(column.name, np.where(missing, np.nan, block[:, column.parts.index("days")]))

@@ -36,9 +36,14 @@ from mixtune.data import (
     check_pair,
     check_weight,
     column_difference,
+    findings_first,
     is_table,
     known_frame,
+    label_codes_of,
     label_key,
+    leak_notes,
+    numeric_suspects,
+    repeat_notes,
     rows_by_label,
     same_labels,
 )
@@ -333,7 +338,30 @@ def _location(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
-    """Warn of sources that seem to be in other units than the focal rows, which come first; returns the warnings."""
+    """Warn of sources that seem to be in other units than the focal rows, which come first.
+
+    Returns the warnings, and what is found of columns that give the targets away and of rows that stand twice; columns
+    are named by their places here.
+    """
+    return _finding_notes(domains) + _units_notes(domains)
+
+
+def _finding_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
+    X = np.concatenate([rows.X for rows in domains])
+    targets = np.concatenate([rows.targets for rows in domains])
+    focal = np.arange(len(X)) < len(domains[0].y)
+    # A classifier has a column of 1 and -1 for each class.
+    classes = bool(np.all(np.abs(targets) == 1))
+    outputs = label_codes_of(targets).astype(np.float64)[:, None] if classes else targets
+    suspects = list(numeric_suspects(X, range(X.shape[1])))
+    about: dict[str, Any] = {"classes": classes, "target": "y", "fixes": False}
+    notes = [note for output in outputs.T for note in leak_notes(suspects, output, focal, **about)]
+    rows = [np.column_stack([each.X, each.targets]) for each in domains]
+    names = [f"source {number}" for number in range(len(rows))]
+    return tuple(dict.fromkeys((*notes, *repeat_notes(rows, names))))
+
+
+def _units_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
     focal, others = domains[0], _evenly(domains[1:])
     if min(len(focal.y), sum(len(rows.y) for rows in others)) < FEWEST:
         return ()
@@ -351,8 +379,22 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
         told = "y of the sources and of the focal rows differ in size; were they transformed in the same way?"
         found.append(Note("targets-apart", told))
     for note in found:
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warnings.warn(note, UserWarning, stacklevel=6)
     return tuple(found)
+
+
+def named_notes(notes: Sequence[str], columns: Sequence[str] | None, domains: Sequence[str]) -> tuple[str, ...]:
+    """The same notes, findings first, with names of columns and domains in place of their numbers."""
+    named: list[str] = []
+    for note in notes:
+        fields = dict(note.fields) if isinstance(note, Note) else {}
+        place, source = fields.get("column"), fields.get("source")
+        if isinstance(place, int) and columns is not None:
+            fields["column"] = columns[place]
+        if isinstance(note, Note) and note.code == "focal-in-source" and str(source).startswith("source "):
+            fields["source"] = domains[int(str(source).removeprefix("source "))]
+        named.append(Note(note.code, note.message.template, **fields) if isinstance(note, Note) else note)
+    return findings_first(named)
 
 
 def _evenly(many: Any, most: int = 64) -> Any:

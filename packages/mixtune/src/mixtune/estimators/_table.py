@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -18,6 +18,7 @@ from sklearn.base import clone
 from mixtune._messages import Note, nearest, quoted
 from mixtune.arrays import Booleans
 from mixtune.data import (
+    FINDINGS,
     Domain,
     Domains,
     Encoded,
@@ -26,6 +27,7 @@ from mixtune.data import (
     as_names,
     as_table,
     choose_inputs,
+    findings_first,
     label_key,
     read_training,
 )
@@ -85,7 +87,8 @@ class TableModel(Shown):
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     transformer: Any = field(default=None, repr=False)
-    notes_at_predict: tuple[Note, ...] = field(default=(), init=False, repr=False)
+    #: No field, since it is about rows and not about the model.
+    notes_at_predict: ClassVar[tuple[Note, ...]] = ()
 
     def predict(self, table: Any) -> Any:
         """Predict the rows of a table, as rows of the focal domain; of a model for every domain, each as its own.
@@ -143,6 +146,7 @@ class TableModel(Shown):
             name = type(self.transformer).__name__
             raise ParameterError(f"mixtune cannot write a {name} into its files; pass the model to skops.io.dump")
         told = {"made_by": FIT_TABLE, "notes": list(map(str, self.notes)), "encoder": self.encoder.to_dict()}
+        told["codes"] = [getattr(note, "code", "") for note in self.notes]
         about = self.about or {**describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
         return Path(self.estimator.save(Path(path), metadata={**about, **told}))
 
@@ -173,6 +177,11 @@ class TableModel(Shown):
                 f'"{path}" does not describe how tables become its inputs; use mixtune.load for models of arrays'
             )
         told = tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
+        codes = metadata.get("codes")
+        if isinstance(codes, list) and len(codes) == len(told):
+            told = tuple(
+                Note(code, note) if isinstance(code, str) and code else note for code, note in zip(codes, told)
+            )
         model = cls(load_estimator(Path(path)), TableEncoder.from_dict(encoder), told, metadata)
         if model.estimator.n_features_in_ != len(model.encoder.names):
             taken, made = model.estimator.n_features_in_, len(model.encoder.names)
@@ -382,7 +391,25 @@ def fit_table(
         read.domains, classes=read.encoder.target.classes is not None, linear=linear, seed=seed, device=device
     )
     model.fit(rows.X, rows.y, sources=rows.sources)
+    take_findings(model, read.notes)
     return TableModel(model, read.encoder, read.notes, transformer=transformer)
+
+
+def take_findings(model: Any, notes: Sequence[str]) -> None:
+    """Put what was found in a table in place of what the estimator found in its numbers: it names columns and sources.
+
+    Parameters
+    ----------
+    model
+        A freshly fitted estimator of one domain.
+    notes
+        Those of the table.
+    """
+    fitted = getattr(model, "regressor_", model)
+    codes = {note.code for note in notes if isinstance(note, Note)} | {"leak", "focal-in-source"}
+    held = [note for note in notes if isinstance(note, Note) and note.code in FINDINGS]
+    own = [note for note in fitted.notes_ if not (isinstance(note, Note) and note.code in codes)]
+    fitted.notes_ = findings_first((*held, *own))
 
 
 def _frame(table: Any, columns: Sequence[str]) -> Any:

@@ -313,7 +313,11 @@ def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) ->
         found = re.search(r"CSV column #(\d+)", str(error))
         if roles is None or found is None:
             # Arrow quotes the row, which may be long.
-            fields = {"path": path, "first": str(error).splitlines()[0][:200], "fix": setting("encoding", "latin-1")}
+            fields: dict[str, Any] = {
+                "path": path,
+                "first": str(error).splitlines()[0][:200],
+                "fix": setting("encoding", "latin-1"),
+            }
             advice = "; give every row as many cells as the header has" if "Expected" in fields["first"] else ""
             if isinstance(error, UnicodeError) or "UTF8" in fields["first"]:
                 advice = "; pass {fix}, or the encoding of the file"
