@@ -25,6 +25,7 @@ from mixtune.data._csv_files import FileTable
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
 from mixtune.data._encoder import MISSING, DateColumn, Encoded, LevelColumn, NumberColumn, TableEncoder
+from mixtune.data._gaps import without_gaps
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
 from mixtune.data._leaks import Suspect, copied_note, findings_first, leak_notes, repeat_notes
 from mixtune.data._parse_column import (
@@ -202,6 +203,9 @@ def read_training(
         decimal="," if 2 * marks.count(",") > len(marks) else ".",
     )
     domains = Domains(_members(encoder, parts, labels, codes), focal=name)
+    if not every:
+        domains, encoder, lacking = without_gaps(domains, encoder)
+        notes += lacking
     found_first = findings_first((*notes, *inferred[1], *_domain_notes(domains, encoder)))
     return TrainingTables(domains, encoder, (*finding_notes(domains, encoder), *found_first))
 
