@@ -63,6 +63,9 @@ MAPPED_BYTES = 2**26
 #: Columns differ if their means are more than FAR spreads apart or, where the focal rows are standardised, if their
 #: spreads differ by more than the factor WIDER. Targets differ if their spreads do by more than OTHER_UNITS.
 FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
+#: Columns of curves and targets must be nearer to 0 than this many of their spreads, unless these are rounding; and
+#: squares of squares of larger numbers are beyond float64.
+FARTHEST, CONSTANT, LARGEST_SQUARED = 1e8, 1e-14, 1e75
 #: Fewest rows that units are compared for; means and spreads of standardised columns are 0 and 1 to this tolerance.
 FEWEST, STANDARD = 5, 1e-6
 #: Spreads below this fraction of the largest number are rounding.
@@ -583,7 +586,55 @@ def read_focal(
             model, checked, y, reset=reset, dtype=np.float64, multi_output=not labels, y_numeric=not labels
         )
         y = y if labels else np.asarray(y, dtype=np.float64)
+    if reset:
+        _check_sizes(model, rows, None if labels else y)
     return X if text_encoded(model) else checked, Rows(rows, y, check_weight(sample_weight, len(rows)))
+
+
+def _check_sizes(model: Any, X: Floats, y: Floats | None) -> None:
+    """Refuse numbers of which the fit would lose what they say to rounding, or their squares to overflow."""
+    known = getattr(model, "feature_names_in_", None)
+    names = [f'"{name}"' for name in known] if known is not None else [str(place) for place in range(X.shape[1])]
+    if isinstance(model.feature_map, str):
+        check_near_zero(X, y, names)
+    if getattr(model, "standardise", True) is False and len(X):
+        place = int(np.argmax(sizes := np.abs(X).max(axis=0)))
+        if hasattr(model, "seed") and sizes[place] > LARGEST_SQUARED:
+            finding = f"column {names[place]} of X holds values of {sizes[place]:.0e}"
+            remedy = "rescale it, or pass standardise=True"
+            raise DataError(f"{finding}, whose squares overflow in a fit that is not standardised; {remedy}")
+
+
+def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
+    """Refuse columns and targets so far from 0 that curves of them would be lost to rounding.
+
+    Parameters
+    ----------
+    X, y
+        The focal rows; no targets where they are classes.
+    names
+        What errors call the columns.
+
+    Examples
+    --------
+    >>> check_near_zero(np.array([[1e12], [1e12 + 1]]), None, ['"time"'])
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: column "time" of X lies about 2e+12 of its spreads from 0, which leaves no digits for its curves; subtract a constant from it, such as its mean, here and in rows to predict
+    """  # noqa: E501
+    targets = [] if y is None else [("y", column) for column in y.reshape(len(y), -1).T]
+    for what, values in (*((f"column {name} of X", column) for name, column in zip(names, X.T)), *targets):
+        if (spreads := _from_zero(values)) > FARTHEST:
+            finding = f"{what} lies about {spreads:.0e} of its spreads from 0, which leaves no digits for its curves"
+            raise DataError(f"{finding}; subtract a constant from it, such as its mean, here and in rows to predict")
+
+
+def _from_zero(values: Floats) -> float:
+    """How many of its spreads a column lies from 0; nothing for one that is constant up to rounding."""
+    largest = float(np.abs(values).max(initial=0.0))
+    with np.errstate(all="ignore"):
+        spread = float(np.std(values / largest)) if largest > 0 else 0.0
+    return 1.0 / spread if spread > CONSTANT else 0.0
 
 
 def takes_text(model: Any, X: Any) -> bool:

@@ -34,7 +34,7 @@ from mixtune.data import (
 from mixtune.errors import DataError, DataWarning, ParameterError
 from mixtune.estimators._base import Shown
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
-from mixtune.estimators._inputs import FocalSplit, Sources
+from mixtune.estimators._inputs import FocalSplit, Sources, check_near_zero
 from mixtune.estimators._saving import FIT_TABLE, load_estimator, read_info
 
 #: Notes of predictions that are no warnings: other columns are documented to be ignored, and many tables have inputs
@@ -524,4 +524,8 @@ def new_model(
 
         (mean, spread), inputs = domains.input_scaling(), domains.focal_domain.n_columns
         feature_map = columns_and_random(inputs, width=random_width, seed=seed, input_shift=mean, input_scale=spread)
+    elif not linear:
+        focal = domains.focal_domain
+        columns = [f'"{name}"' for name in focal.columns or range(focal.n_columns)]
+        check_near_zero(np.asarray(focal.X), None if classes else np.asarray(focal.y), columns)
     return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)
