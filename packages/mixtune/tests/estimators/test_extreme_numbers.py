@@ -110,3 +110,15 @@ def test_masked_values_are_refused_everywhere(make):
     plain = np.random.default_rng(0).standard_normal((20, 2))
     with pytest.raises(DataError, match="masked value"):
         make(np.ma.masked_greater(plain, 0.5), plain)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e300, 1e-310])
+def test_columns_of_absurd_size_are_named(size):
+    X, y = rows()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]) * [1.0, size, 1.0]
+    for make, target in ((RegretOptimalRegressorCV, y), (RegretOptimalClassifierCV, y > 0)):
+        with pytest.raises(DataError, match=r'column "b" of X varies by .*; rescale it'):
+            fitted(make, frame, target, lambda rows: rows)
+    table = frame.assign(y=y, site=np.repeat(["a", "b"], 40))
+    with pytest.raises(DataError, match='column "b" of X varies by'):
+        fit_table(table, target="y", domain="site", focal="a")

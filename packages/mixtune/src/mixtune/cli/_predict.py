@@ -7,6 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,10 +29,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 #: ... unless it is a number.
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
+#: Characters that a terminal acts on; tabs and line ends are part of texts.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
 _FILE_HELP = "A table with the input columns, or - for standard input."
 _OUT_HELP = "Write to this .csv, .tsv or .parquet file; by default to the terminal."
 _INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
-_NEUTRALISE_HELP = "Put an apostrophe before text that a spreadsheet would run as a formula."
+_SAFE_HELP = (
+    "Put an apostrophe before text that a spreadsheet would run as a formula, and leave control characters out."
+)
+_NEUTRALISE_HELP = "The former name of --safe-cells."
 
 
 @reading.with_groups
@@ -43,7 +50,8 @@ def predict(
     interval: Annotated[float | None, typer.Option(metavar="COVERAGE", help=_INTERVAL_HELP)] = None,
     std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
-    neutralise_formulas: Annotated[bool, typer.Option("--neutralise-formulas", help=_NEUTRALISE_HELP)] = False,
+    safe_cells: Annotated[bool, typer.Option("--safe-cells", help=_SAFE_HELP)] = False,
+    neutralise_formulas: Annotated[bool, typer.Option(help=_NEUTRALISE_HELP, hidden=True)] = False,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
 ) -> None:
@@ -57,8 +65,8 @@ def predict(
 
     Text is copied unchanged, even if it begins with =, +, - or @. A spreadsheet
     runs such a cell as a formula: if the rows come from people you do not trust,
-    use --neutralise-formulas before you open the CSV file in a spreadsheet.
-    Numbers are not changed.
+    use --safe-cells before you open the CSV file in a spreadsheet. Numbers are
+    not changed. On a terminal, control characters are shown and not sent.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -78,8 +86,9 @@ def predict(
     CsvFormat(form["encoding"] or "utf-8", form["separator"], form["decimal"] or ".")
     check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", *_PARQUET))
     typed = out is not None and out.name.lower().endswith(_PARQUET)
-    if typed and neutralise_formulas:
-        raise ParameterError("--neutralise-formulas is for CSV; Parquet has no formulas, leave it out")
+    safe_cells |= neutralise_formulas
+    if typed and safe_cells:
+        raise ParameterError("--safe-cells is for CSV; Parquet has no formulas, leave it out")
     if interval is not None and not 0 < interval < 1:
         raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
     with progress_bar(2) as step:
@@ -110,7 +119,8 @@ def predict(
     between = "\t" if found.separator == " " else found.separator or ","
     if out is not None and out.name.lower().endswith(".tsv"):
         between = "\t"
-    lines = _csv_lines(table, between, found.decimal, neutralise=neutralise_formulas)
+    cells = _Cells(found.decimal, safe=safe_cells, shown=out is None and sys.stdout.isatty())
+    lines = _csv_lines(table, between, cells)
     if out is not None and typed:
         pa.parquet.write_table(table, content := io.BytesIO())
         write_file(out, content.getvalue())
@@ -170,20 +180,32 @@ def _columns(model: Any, rows: ReadRows, *, interval: float | None, std: bool, p
     return {name: values.tolist() for name, values in columns.items()}
 
 
-def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) -> Iterator[str]:
-    """The lines of the file; rows become Python's a batch at a time."""
+@dataclass(frozen=True)
+class _Cells:
+    """How values are written: with which decimal mark, whether safe for spreadsheets, and whether for a terminal."""
 
-    def cell(value: Any) -> Any:
+    decimal: str
+    safe: bool
+    shown: bool
+
+    def write(self, value: Any) -> Any:
         if isinstance(value, float):
-            return str(value).replace(".", decimal)
-        if neutralise and isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA):
-            return value if _NUMBER.fullmatch(value.replace(decimal, ".")) else f"'{value}"
-        return value
+            return str(value).replace(".", self.decimal)
+        if not isinstance(value, str):
+            return value
+        if self.safe and value.lstrip(" ").startswith(_FORMULA):
+            value = value if _NUMBER.fullmatch(value.replace(self.decimal, ".")) else f"'{value}"
+        if self.safe:
+            value = _CONTROL.sub("", value)
+        return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", value) if self.shown else value
 
+
+def _csv_lines(table: Any, separator: str, cells: _Cells) -> Iterator[str]:
+    """The lines of the file; rows become Python's a batch at a time."""
     # A row comes back as what "write" returns. The default line end, replaced there, makes the writer quote cells with
     # a carriage return, which "\n" alone would not.
     plain = SimpleNamespace(write=lambda line: line.removesuffix("\r\n") + "\n")
     writer = csv.writer(plain, delimiter=separator, lineterminator="\r\n")
-    yield writer.writerow(map(cell, table.column_names))
+    yield writer.writerow(map(cells.write, table.column_names))
     for batch in table.to_batches(max_chunksize=10_000):
-        yield from map(writer.writerow, zip(*(map(cell, column.to_pylist()) for column in batch.columns)))
+        yield from map(writer.writerow, zip(*(map(cells.write, column.to_pylist()) for column in batch.columns)))

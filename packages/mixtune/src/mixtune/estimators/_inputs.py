@@ -66,6 +66,8 @@ FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
 #: Columns of curves and targets must be nearer to 0 than this many of their spreads, unless these are rounding; and
 #: squares of squares of larger numbers are beyond float64.
 FARTHEST, CONSTANT, LARGEST_SQUARED = 1e8, 1e-14, 1e75
+#: Columns of curves must vary by less than this, and by more than its inverse.
+LARGEST_CURVED = 1e150
 #: Fewest rows that units are compared for; means and spreads of standardised columns are 0 and 1 to this tolerance.
 FEWEST, STANDARD = 5, 1e-6
 #: Spreads below this fraction of the largest number are rounding.
@@ -606,7 +608,7 @@ def _check_sizes(model: Any, X: Floats, y: Floats | None) -> None:
 
 
 def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
-    """Refuse columns and targets so far from 0 that curves of them would be lost to rounding.
+    """Refuse columns and targets whose curves would be lost to rounding, or beyond float64.
 
     Parameters
     ----------
@@ -624,6 +626,12 @@ def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
     """  # noqa: E501
     targets = [] if y is None else [("y", column) for column in y.reshape(len(y), -1).T]
     for what, values in (*((f"column {name} of X", column) for name, column in zip(names, X.T)), *targets):
+        with np.errstate(all="ignore"):
+            size = float(np.abs(values).max(initial=0.0))
+            spread = size * float(np.std(values / size)) if size > 0 else 0.0
+        if spread > LARGEST_CURVED or 0 < spread < 1 / LARGEST_CURVED:
+            finding = f"{what} varies by {spread:.3g}, so that its non-linear features would be beyond float64"
+            raise DataError(f"{finding}; rescale it, or pass feature_map=None for a linear model")
         if (spreads := _from_zero(values)) > FARTHEST:
             finding = f"{what} lies about {spreads:.0e} of its spreads from 0, which leaves no digits for its curves"
             raise DataError(f"{finding}; subtract a constant from it, such as its mean, here and in rows to predict")
