@@ -597,7 +597,7 @@ def _check_sizes(model: Any, X: Floats, y: Floats | None) -> None:
     """Refuse numbers of which the fit would lose what they say to rounding, or their squares to overflow."""
     known = getattr(model, "feature_names_in_", None)
     names = [f'"{name}"' for name in known] if known is not None else [str(place) for place in range(X.shape[1])]
-    if isinstance(model.feature_map, str):
+    if isinstance(getattr(model, "feature_map", None), str):
         check_near_zero(X, y, names)
     if getattr(model, "standardise", True) is False and len(X):
         place = int(np.argmax(sizes := np.abs(X).max(axis=0)))
