@@ -184,8 +184,9 @@ class LevelColumn:
         return self._notes(texts, missing, (codes < 0) & ~missing)
 
     def _notes(self, texts: Any, missing: Booleans, unseen: Booleans) -> list[Note]:
-        fate = "counted as another category, "
-        fate += f"between {quoted(self.levels)}" if len(self.levels) == 2 else "none of the known ones"
+        # Of two levels, others lie between them.
+        between = f"another category, between {quoted(self.levels)}"
+        fate = f"counted as {between if len(self.levels) == 2 else 'none of the known categories'}"
         notes = []
         if unseen.any():
             levels = sorted(pc.unique(texts.filter(pa.array(unseen))).to_pylist())

@@ -265,7 +265,7 @@ def _infer_levels(
         levels = [*sorted(level for level in often if level != OTHER), OTHER]
     levels = [*levels, MISSING] if marked else levels
     # Of more than two levels, one that is new is none of them.
-    share = found[levels[1]] / rows if len(levels) == 2 and not marked else 0.5
+    share = 1 - found[levels[0]] / rows if len(levels) == 2 and not marked else 0.5
     return _Found(LevelColumn(name, tuple(levels), share), notes, missing)
 
 

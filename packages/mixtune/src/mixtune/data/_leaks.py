@@ -31,7 +31,7 @@ SURE = 60
 FEW_OF_A_KIND = 5
 #: Matching rows of more numbers than this would take long.
 MOST_NUMBERS = 10_000_000
-#: So many focal rows, or this share of them, may stand in a source by chance.
+#: Fewer focal rows may stand in a source by chance, or one fewer and this share of them.
 CHANCE_ROWS, CHANCE_SHARE = 5, 0.1
 
 
@@ -207,7 +207,7 @@ def repeat_notes(rows: Sequence[Floats], names: Sequence[str]) -> list[Note]:
     notes = []
     for name, part in zip(names[1:], rows[1:]):
         count = int(np.isin(seen, _as_keys(part)).sum())
-        if count >= CHANCE_ROWS or count > max(1.0, CHANCE_SHARE * len(focal)):
+        if count >= CHANCE_ROWS or (count == CHANCE_ROWS - 1 and count > CHANCE_SHARE * len(focal)):
             template = (
                 '{count} of {all} focal rows also stand in "{source}", target and all; leave them out there, since '
                 "errors on such rows say little of new ones"

@@ -604,13 +604,18 @@ class Written:
 
     def _numbers(self, texts: Any) -> Any:
         mark, plain = self.decimal or ".", _without_unit(_signed(texts), self.unit)
-        values = _numbers(plain, mark)
+        values = self._signed_as_told(texts, _numbers(plain, mark), mark)
         if self.either:
             clear = pc.invert(pc.match_substring_regex(plain, AMBIGUOUS))
-            values = pc.coalesce(values, _numbers(pc.if_else(clear, plain, None), _OTHER_MARK[mark]))
-        if self.signs is not None and mark != ":":
-            values = pc.if_else(_has_others(texts, self.signs, mark, either=self.either), None, values)
+            others = _numbers(pc.if_else(clear, plain, None), _OTHER_MARK[mark])
+            values = pc.coalesce(values, self._signed_as_told(texts, others, _OTHER_MARK[mark]))
         return pc.coalesce(values, _truths(texts)) if self.signs == () else values
+
+    def _signed_as_told(self, texts: Any, values: Any, mark: str) -> Any:
+        """The same numbers without those that have other signs."""
+        if self.signs is None or mark == ":":
+            return values
+        return pc.if_else(_has_others(texts, self.signs, mark), None, values)
 
     @property
     def words(self) -> str:
@@ -769,10 +774,9 @@ def _looks(mark: str) -> dict[str, str]:
     return {"%": "%", "<, > or +": _SKIPPED["<, > or +"], "( )": _BRACKETS, "thousands": _THOUSANDS[mark]}
 
 
-def _has_others(texts: Any, signs: Sequence[str], mark: str, *, either: bool = False) -> Any:
+def _has_others(texts: Any, signs: Sequence[str], mark: str) -> Any:
     """Flag the texts with other signs than these."""
-    looks = _looks(mark) | ({"thousands": rf"\d[{_SPACES}]\d{{3}}|[.,].*[.,]"} if either else {})
-    others = [look for name, look in looks.items() if name not in signs]
+    others = [look for name, look in _looks(mark).items() if name not in signs]
     currencies = pc.struct_field(pc.extract_regex(texts, f"(?P<sign>{_CURRENCY})"), "sign")
     known = pc.is_in(currencies, value_set=pa.array(signs, pa.large_string()))
     found = pc.and_(currencies.is_valid(), pc.invert(known))

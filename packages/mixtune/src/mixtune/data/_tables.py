@@ -147,7 +147,11 @@ def object_table(value: Any, where: str) -> Table:
         return table.cast(pa.schema(fields)) if views else table
     except DataError:
         columns = list(value if isinstance(value, dict) else getattr(value, "columns", ()))
-        if not columns or len({composed(str(name)) for name in columns}) < len(columns):
+        if (
+            isinstance(value, pa.Table | pa.RecordBatch)
+            or not columns
+            or len({composed(str(name)) for name in columns}) < len(columns)
+        ):
             raise
         arrays = [_as_array([None if is_nothing(each) else each for each in value[name]]) for name in columns]
         if len({len(array) for array in arrays}) > 1:

@@ -629,7 +629,7 @@ def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
         with np.errstate(all="ignore"):
             size = float(np.abs(values).max(initial=0.0))
             spread = size * float(np.std(values / size)) if size > 0 else 0.0
-        if spread > LARGEST_CURVED or 0 < spread < 1 / LARGEST_CURVED:
+        if what != "y" and (spread > LARGEST_CURVED or 0 < spread < 1 / LARGEST_CURVED):
             finding = f"{what} varies by {spread:.3g}, so that its non-linear features would be beyond float64"
             raise DataError(f"{finding}; rescale it, or pass feature_map=None for a linear model")
         if (spreads := _from_zero(values)) > FARTHEST:

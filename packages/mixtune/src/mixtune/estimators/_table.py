@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -87,8 +87,6 @@ class TableModel(Shown):
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     transformer: Any = field(default=None, repr=False)
-    #: No field, since it is about rows and not about the model.
-    notes_at_predict: ClassVar[tuple[Note, ...]] = ()
 
     def predict(self, table: Any) -> Any:
         """Predict the rows of a table, as rows of the focal domain; of a model for every domain, each as its own.
@@ -130,6 +128,11 @@ class TableModel(Shown):
             raise ParameterError(f'probabilities are for classes; "{name}" is a number: predict_interval')
         X, domain = self._inputs(table)
         return self.estimator.predict_proba(X, **domain)
+
+    @property
+    def notes_at_predict(self) -> tuple[Note, ...]:
+        """What the last prediction had to do with its rows."""
+        return vars(self).get("_notes_at_predict", ())
 
     @property
     def classes_(self) -> Any:
@@ -245,7 +248,7 @@ class TableModel(Shown):
     def _inputs(self, table: Any) -> tuple[Any, dict[str, Any]]:
         made = table if self.transformer is None else _with_domain(self.transformer, table, self.encoder.domain)
         read = self.read(self.encoder.encode(made))
-        object.__setattr__(self, "notes_at_predict", read.notes)
+        vars(self)["_notes_at_predict"] = read.notes
         for note in read.notes:
             if note.code not in _EXPECTED:
                 warnings.warn(note, DataWarning, stacklevel=3)
