@@ -31,6 +31,8 @@ SURE = 60
 FEW_OF_A_KIND = 5
 #: Matching rows of more numbers than this would take long.
 MOST_NUMBERS = 10_000_000
+#: Copies of rows are a finding if they are this share of the rows.
+MANY_COPIES = 0.01
 #: Fewer focal rows may stand in a source by chance, or one fewer and this share of them.
 CHANCE_ROWS, CHANCE_SHARE = 5, 0.1
 
@@ -227,17 +229,18 @@ def _as_keys(rows: Floats) -> Any:
     return whole.view(np.dtype((np.void, whole.dtype.itemsize * whole.shape[1]))).ravel()
 
 
-def copied_note(count: int, name: str) -> Note:
-    """The note on rows of a table that repeat others in all columns.
+def copied_note(count: int, rows: int, name: str) -> Note:
+    """The note on rows of a table that repeat others in all columns; very few are no finding.
 
     Examples
     --------
-    >>> copied_note(3, "data.csv")
+    >>> copied_note(3, 200, "data.csv")
     '3 rows of "data.csv" repeat others in all columns; are they meant to count more than once?'
     """
-    rows, repeat = counted((count, "row")), "repeats" if count == 1 else "repeat"
+    told, repeat = counted((count, "row")), "repeats" if count == 1 else "repeat"
     template = '{rows} of "{file}" {repeat} others in all columns; are they meant to count more than once?'
-    return Note("copied-rows", template, rows=rows, file=name, repeat=repeat)
+    code = "copied-rows" if count >= MANY_COPIES * rows else "few-copied-rows"
+    return Note(code, template, rows=told, file=name, repeat=repeat)
 
 
 def findings_first(notes: Sequence[str]) -> tuple[str, ...]:

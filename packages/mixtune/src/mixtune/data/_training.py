@@ -180,7 +180,7 @@ def read_training(
         problems.attempt(_check_focal_rows, parts, labels, name, codes)
     options: Any = {"impute": missing == "impute", "max_levels": max_levels, "keep": roles.keep}
     present = [_with_copies(part) for part in parts if part.table.num_rows]
-    notes += [copied_note(part.copies, part.name) for part in present if part.copies]
+    notes += [copied_note(part.copies, part.table.num_rows, part.name) for part in present if part.copies]
     networks = {"text": str(text_model or ""), "images": str(image_model or "")}
     options["embedded"] = {name: (role, networks[role]) for role in networks for name in getattr(roles, role)}
     inferred = problems.attempt(infer_columns, present, inputs, categories=roles.categories, **options)
