@@ -51,7 +51,7 @@ def write(path, marks, separator=",", ending="\n", encoding="utf-8"):
 @pytest.mark.parametrize("stray", STRAY)
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize(
-    ("ending", "encoding"), [("\n", "utf-8"), ("\r\n", "utf-8"), ("\r", "latin-1"), ("\n", "utf-16")]
+    ("ending", "encoding"), [("\n", "utf-8"), ("\r\n", "utf-8"), ("\r", "latin-1"), ("\n", "utf-16"), ("\n", "utf-32")]
 )
 def test_stray_marks_are_refused_with_their_line(tmp_path, stray, separator, ending, encoding):
     path = write(tmp_path / "data.csv", STRAY[stray], separator, ending, encoding)
@@ -131,3 +131,13 @@ def test_streams_name_the_separator_and_the_decimal_mark(tmp_path):
     (tmp_path / "latin.csv").write_bytes("site,größe,y\na,1,2\n".encode("latin-1"))
     with pytest.raises(DataError, match='pass encoding="latin-1"'):
         StreamedSources(tmp_path / "latin.csv", target="y", domain="site").samples()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+def test_encodings_are_found_out(tmp_path, encoding):
+    text = "site;größe;y\n" + "".join(f"a;{k},5;{k}\n" for k in range(30))
+    (tmp_path / "data.csv").write_bytes(text.encode(encoding))
+    read = read_file(tmp_path / "data.csv")
+    assert read.table.column_names == ["site", "größe", "y"]
+    assert read.table["größe"][1].as_py() == 1.5
+    assert any(note.code == "encoding" for note in read.notes) == (encoding == "cp1252")

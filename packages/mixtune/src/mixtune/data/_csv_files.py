@@ -35,6 +35,8 @@ _HEAD = 1 << 16
 _BROKEN_SHARE = 0.02
 #: In a stretch of so many lines, half of them are enough to look like rows; in a shorter one, all.
 _LONG_STRETCH = 4
+#: Where more of every second byte is zero, and hardly any of the others, characters have two bytes.
+_ZEROS = 0.5
 #: A file with a larger share of rows that do not fit the header is refused.
 _MOST_ODD_ROWS = 0.05
 
@@ -274,7 +276,8 @@ def _stray_quote(finding: str) -> DataError:
 
 
 def _has_quotes(data: Any, encoding: str) -> bool:
-    quote = codecs.encode('"', "utf-16-le" if encoding.startswith("utf-16") else encoding)
+    wide = re.match("utf-(16|32)", encoding)
+    quote = codecs.encode('"', f"{wide[0]}-le" if wide else encoding)
     step = 1 << 24
     return any(quote in data[start : start + step].to_pybytes() for start in range(0, data.size, step))
 
@@ -367,7 +370,7 @@ def detect_csv(
     notes: list[Note] = []
     if encoding is None:
         encoding = _find_encoding(data)
-        if encoding not in ("utf-8", "utf-16"):
+        if not encoding.startswith("utf-"):
             template = '"{file}" is not in UTF-8; it is read as {encoding} ({fix} changes that)'
             fix = setting("encoding", "NAME")
             notes.append(Note("encoding", template, file=path.name, encoding=encoding, fix=fix))
@@ -426,9 +429,16 @@ def _form_note(path: Path, separator: str, decimal: str) -> Note:
 
 
 def _find_encoding(data: Any) -> str:
-    """UTF-8 where the bytes are that, UTF-16 where they start with its mark, else what Windows writes."""
+    """UTF-8 where the bytes are that, UTF-16 and UTF-32 by their marks or zeros, else what Windows writes."""
+    head = data[:4096].to_pybytes()
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if _is_utf16(data):
         return "utf-16"
+    # Of ASCII characters, every second byte is zero; texts have no other zeros.
+    zeros = [part.count(0) / max(len(part), 1) for part in (head[::2], head[1::2])]
+    if max(zeros) > _ZEROS > 2 * min(zeros):
+        return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     return next((each for each in ("utf-8", "cp1252") if not _undecodable(data, each)), "latin-1")
 
 
