@@ -186,6 +186,8 @@ def test_findings_come_before_the_gain_everywhere(tmp_path, task):
     assert text.startswith('Look at this first - column "copy" almost determines "y"')
     assert "--ignore copy" in text
     assert done.out.count("almost determines") == 1
+    compared = run("compare", path, *roles, "--folds", "2")
+    assert " ".join(compared.out.split()).startswith('Look at this first - column "copy" almost determines "y"')
     shown = as_json("fit", path, *roles)
     assert len(shown["findings"]) == 1
     assert list(shown).index("findings") < list(shown).index("verdict")

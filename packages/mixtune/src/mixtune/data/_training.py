@@ -206,8 +206,8 @@ def read_training(
     if not every:
         domains, encoder, lacking = without_gaps(domains, encoder)
         notes += lacking
-    found_first = findings_first((*notes, *inferred[1], *_domain_notes(domains, encoder)))
-    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder), *found_first))
+    remarks = findings_first((*notes, *inferred[1], *_domain_notes(domains, encoder)))
+    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder), *remarks))
 
 
 def read_new(
