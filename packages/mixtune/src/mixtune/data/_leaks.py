@@ -193,28 +193,39 @@ def _large_kinds(values: Floats) -> int:
     return int(np.sum(np.unique(values, return_counts=True)[1] >= FEW_OF_A_KIND))
 
 
-def repeat_notes(rows: Sequence[Floats], names: Sequence[str]) -> list[Note]:
+def repeat_notes(rows: Sequence[tuple[Floats, Floats]], names: Sequence[str]) -> list[Note]:
     """Say how many focal rows, which come first, also stand in each source, target and all.
+
+    Parameters
+    ----------
+    rows
+        Inputs and targets of every domain.
+    names
+        Of the domains.
 
     Examples
     --------
-    >>> rows = np.random.default_rng(0).standard_normal((30, 3))
-    >>> repeat_notes([rows[:20], rows[10:]], ["a", "b"])
+    >>> X = np.random.default_rng(0).standard_normal((30, 3))
+    >>> repeat_notes([(X[:20], X[:20, 0]), (X[10:], X[10:, 0])], ["a", "b"])
     ['10 of 20 focal rows also stand in "b", target and all; leave them out there, since errors on such rows say little of new ones']
     """  # noqa: E501
-    focal = rows[0]
-    if sum(part.size for part in rows) > MOST_NUMBERS or not _has_numbers(focal):
+    sizes = [len(X) for X, _ in rows]
+    if len(rows) < 2 or sum(X.size for X, _ in rows) > MOST_NUMBERS or not _has_numbers(np.asarray(rows[0][0])):
         return []
-    seen = _as_keys(focal)
+    keys = _as_keys(np.concatenate([np.column_stack([X, y]) for X, y in rows]))
+    seen, others = keys[: sizes[0]], keys[sizes[0] :]
+    ends = np.cumsum(sizes[1:])
+    hits = np.flatnonzero(np.isin(others, seen))
     notes = []
-    for name, part in zip(names[1:], rows[1:]):
-        count = int(np.isin(seen, _as_keys(part)).sum())
-        if count >= CHANCE_ROWS or (count == CHANCE_ROWS - 1 and count > CHANCE_SHARE * len(focal)):
+    for place in np.unique(np.searchsorted(ends, hits, side="right")).tolist():
+        count = int(np.isin(seen, others[ends[place] - sizes[place + 1] : ends[place]]).sum())
+        if count >= CHANCE_ROWS or (count == CHANCE_ROWS - 1 and count > CHANCE_SHARE * len(seen)):
             template = (
                 '{count} of {all} focal rows also stand in "{source}", target and all; leave them out there, since '
                 "errors on such rows say little of new ones"
             )
-            notes.append(Note("focal-in-source", template, count=count, all=len(focal), source=name))
+            fields = {"count": count, "all": len(seen), "source": names[place + 1]}
+            notes.append(Note("focal-in-source", template, **fields))
     return notes
 
 

@@ -692,7 +692,7 @@ def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
     focal = np.arange(len(y)) < members[0].n_rows
     target, classes = encoder.target.name, encoder.target.classes is not None
-    rows = [np.column_stack([each.X, each.y]) for each in members]
+    rows = [(np.asarray(each.X), np.asarray(each.y)) for each in members]
     notes = leak_notes(list(_suspects(encoder, X)), y, focal, classes=classes, target=target)
     return notes + repeat_notes(rows, [each.name for each in members])
 

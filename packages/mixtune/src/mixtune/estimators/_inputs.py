@@ -66,6 +66,8 @@ FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
 #: Columns of curves and targets must be nearer to 0 than this many of their spreads, unless these are rounding; and
 #: squares of squares of larger numbers are beyond float64.
 FARTHEST, CONSTANT, LARGEST_SQUARED = 1e8, 1e-14, 1e75
+#: So many focal rows, and rows of sources, are looked at to find columns that give the target away.
+MOST_LOOKED_AT = 4000
 #: Columns of curves must vary by less than this, and by more than its inverse.
 LARGEST_CURVED = 1e150
 #: Fewest rows that units are compared for; means and spreads of standardised columns are 0 and 1 to this tolerance.
@@ -352,18 +354,21 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
 
 
 def _finding_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
-    X = np.concatenate([rows.X for rows in domains])
-    targets = np.concatenate([rows.targets for rows in domains])
-    focal = np.arange(len(X)) < len(domains[0].y)
+    # Some rows are enough to tell, however many there are.
+    step = max(1, sum(len(rows.y) for rows in domains[1:]) // MOST_LOOKED_AT)
+    some = [_evenly(domains[0].X, MOST_LOOKED_AT), *(rows.X[::step] for rows in domains[1:])]
+    targets = np.concatenate(
+        [_evenly(domains[0].targets, MOST_LOOKED_AT), *(rows.targets[::step] for rows in domains[1:])]
+    )
+    X, focal = np.concatenate(some), np.arange(len(targets)) < len(some[0])
     # A classifier has a column of 1 and -1 for each class.
     classes = bool(np.all(np.abs(targets) == 1))
     outputs = label_codes_of(targets).astype(np.float64)[:, None] if classes else targets
     suspects = list(numeric_suspects(X, range(X.shape[1])))
     about: dict[str, Any] = {"classes": classes, "target": "y", "fixes": False}
     notes = [note for output in outputs.T for note in leak_notes(suspects, output, focal, **about)]
-    rows = [np.column_stack([each.X, each.targets]) for each in domains]
-    names = [f"source {number}" for number in range(len(rows))]
-    return tuple(dict.fromkeys((*notes, *repeat_notes(rows, names))))
+    names = [f"source {number}" for number in range(len(domains))]
+    return tuple(dict.fromkeys((*notes, *repeat_notes([(rows.X, rows.targets) for rows in domains], names))))
 
 
 def _units_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
