@@ -385,6 +385,14 @@ class Encoded:
     form: CsvFormat | None = None
 
 
+def _as_written(column: InputColumn, table: Table, decimal: str) -> InputColumn:
+    """A column of plain numbers with the decimal mark that a training table of another place has."""
+    if not isinstance(column, NumberColumn) or column.decimal or column.name not in table.column_names:
+        return column
+    written = parse.find_written(parse.written_texts(table.column(column.name)), decimal=decimal)
+    return column if written is None or written.decimal in (None, ":") else replace(column, decimal=written.decimal)
+
+
 @dataclass(frozen=True)
 class TableEncoder:
     """Turns tables with numbers and texts into float matrices, always with the same columns.
@@ -538,12 +546,9 @@ class TableEncoder:
         if lost := [name for name in names if name not in table.column_names and name not in self.optional]:
             problem = f"{where} has no column {quoted(lost, 20)}, which {what} has"
             raise DataError(f"{problem}; add it, or rename one", code="no-column")
-        # The target is read as in training tables, decimal commas and all.
-        written = parse.find_written(parse.written_texts(table.column(self.target.name)), decimal=decimal)
-        how = written or Written()
-        both = replace(
-            self, columns=(*self.columns, NumberColumn(self.target.name, decimal=how.decimal, unit=how.unit))
-        )
+        # Numbers that are text are read as in training tables, decimal commas and all.
+        columns = (*self.columns, NumberColumn(self.target.name))
+        both = replace(self, columns=tuple(_as_written(column, table, decimal) for column in columns))
         encoded = both.encode(table, where, fill=fill, decimal=decimal)
         return encoded.X[:, :-1], encoded.X[:, -1], encoded.notes
 

@@ -81,21 +81,21 @@ def same_labels(spellings: Sequence[Hashable]) -> SameLabels:
     >>> same_labels(["b", 1, "a", "1.0", "b "])  # doctest: +ELLIPSIS
     SameLabels(numbers=[0, 1, 2, 1, 0], names=['b', '1', 'a'], joined={'b': ['b', 'b '], '1': ['1', '1.0']}, places=...)
     """
-    groups: dict[str, list[str]] = {}
     keys = [label_key(label) for label in spellings]
-    for key, label in zip(keys, spellings):
-        # A whole number among floats has no decimals to show.
-        groups.setdefault(key, []).append(key if isinstance(label, float) else str(label))
-    places = {key: place for place, key in enumerate(groups)}
-    several = {key: sorted(set(found)) for key, found in groups.items() if len(found) > 1}
-    several = {key: found for key, found in several.items() if len(found) > 1}
-    names = {
-        key: key if key in several and len(set(map(plain_text, several[key]))) > 1 else found[0]
-        for key, found in groups.items()
-    }
-    names = {key: name if name == key else plain_text(name) for key, name in names.items()}
-    joined = {names[key]: found for key, found in several.items()}
-    return SameLabels([places[key] for key in keys], list(names.values()), joined, places)
+    places: dict[str, int] = {}
+    numbers = [places.setdefault(key, len(places)) for key in keys]
+    # A whole number among floats has no decimals to show.
+    shown = [key if isinstance(label, float) else str(label) for key, label in zip(keys, spellings)]
+    if len(places) == len(keys):
+        names = [text if text == key else plain_text(text) for key, text in zip(keys, shown)]
+        return SameLabels(numbers, names, {}, places)
+    groups: dict[str, set[str]] = {key: set() for key in places}
+    for key, text in zip(keys, shown):
+        groups[key].add(text)
+    named = {key: set(map(plain_text, found)) for key, found in groups.items()}
+    names = [key if len(found) > 1 else next(iter(found)) for key, found in named.items()]
+    joined = {name: sorted(found) for name, found in zip(names, groups.values()) if len(found) > 1}
+    return SameLabels(numbers, names, joined, places)
 
 
 def column_labels(column: Any) -> tuple[Integers, list[Any]]:

@@ -683,6 +683,7 @@ def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
 
     Examples
     --------
+    >>> from mixtune.data import TargetColumn
     >>> X = np.random.default_rng(0).standard_normal((30, 1))
     >>> domains = Domains.from_dict({"a": (X[:20], 2 * X[:20, 0]), "b": (X[20:], 2 * X[20:, 0])}, focal="a")
     >>> [note.code for note in finding_notes(domains, TableEncoder((NumberColumn("x"),), TargetColumn("y")))]
