@@ -375,7 +375,6 @@ def _checked(paths: Array, where: str, dates: int | None) -> Array:
             f"{bad[0][0]} at point {bad[0][1]}; fill or drop such paths"
         )
     if (largest := float(to_numpy(abs(paths).max()))) > _LARGEST:
-        raise DataError(
-            f"{where} holds prices of {largest:.0e}, whose squares are beyond float64; pass them in a larger unit"
-        )
+        finding = f"prices of {where} reach {largest:.0e}, and their squares are beyond float64"
+        raise DataError(f"{finding}; pass them in a larger unit")
     return paths
