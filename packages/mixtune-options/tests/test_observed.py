@@ -88,6 +88,10 @@ def test_folders_that_do_not_fit(tmp_path):
     ("source", "message"),
     [
         ([[1, 2, np.nan], [np.inf, 2, 3]], "2 of 6 values of the paths are NaN or infinite, the first in path 0 at po"),
+        (
+            [[1, 1e300, 2], [1, 2, 3]],
+            r"prices of the paths reach 1e\+300, and their squares are beyond float64; pass them in a larger",
+        ),
         ([[1, 2, 3], [1, 2]], "the paths differ in length: path 1 has 2 points in time, path 0 has 3"),
         ([[1], [2]], "at least one date; got 1 points in time"),
         (np.ones(5), r"must have shape \(paths, dates \+ 1\)"),

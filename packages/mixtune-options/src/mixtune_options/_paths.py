@@ -27,6 +27,8 @@ from mixtune_options._settings import TimeGrid
 ENDINGS = (".npy", ".csv", ".parquet")
 #: Normals of one run from which threads that draw them are worth starting.
 DRAWN_IN_THREADS = 100_000
+#: Larger prices have no square in float64, or hardly one.
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,4 +374,7 @@ def _checked(paths: Array, where: str, dates: int | None) -> Array:
             f"{len(bad)} of {count * points * assets} values of {where} {verb} NaN or infinite, the first in path "
             f"{bad[0][0]} at point {bad[0][1]}; fill or drop such paths"
         )
+    if (largest := float(to_numpy(abs(paths).max()))) > _LARGEST:
+        finding = f"prices of {where} reach {largest:.0e}, and their squares are beyond float64"
+        raise DataError(f"{finding}; pass them in a larger unit")
     return paths

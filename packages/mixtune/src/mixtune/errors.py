@@ -2,7 +2,8 @@
 
 Every error derives from :class:`MixtuneError` and from the built-in exception a caller would expect, so both
 ``except MixtuneError`` and ``except ValueError`` work. An error carries a ``code`` and ``fields`` for programs, and
-renders itself for Python (``str(error)``) or for the terminal (``error.render("terminal")``).
+renders itself for Python (``str(error)``) or for the terminal (``error.render("terminal")``). What can be used, but not
+as it is, brings a :class:`DataWarning`.
 """
 
 import copyreg
@@ -13,6 +14,7 @@ from mixtune._messages import HasMessage, Message, Note, Wording, quoted, settin
 __all__ = [
     "ConvergenceError",
     "DataError",
+    "DataWarning",
     "MissingExtraError",
     "MixtuneError",
     "Note",
@@ -58,6 +60,20 @@ class DataError(MixtuneError, ValueError):
     """The data cannot be used: wrong shape, not finite, empty, mislabelled."""
 
     default_code = "data"
+
+
+class DataWarning(UserWarning):
+    """What a model, or a table of data, had to do with rows that are not as they were expected to be.
+
+    Its first argument is a :class:`Note`, with a ``code`` and ``fields`` for programs. Filter warnings of this class to
+    silence them, or to make them errors.
+
+    Examples
+    --------
+    >>> warning = DataWarning(Note("odd-texts", 'column "{column}" has a text', column="size"))
+    >>> str(warning), warning.args[0].code
+    ('column "size" has a text', 'odd-texts')
+    """
 
 
 class ParameterError(MixtuneError, ValueError):

@@ -111,19 +111,53 @@ def test_formulas_are_copied_unless_told_otherwise(folder, tmp_path):
     predict = ("predict", folder / "model.mixtune", new)
     copied = rows_of(run(*predict).out)
     assert [row["=note"] for row in copied] == [*formulas, *harmless]
-    shown = run(*predict, "--neutralise-formulas").out
-    assert run(*predict, "--neutralise-formulas", "--out", tmp_path / "out.csv").code == 0
+    shown = run(*predict, "--safe-cells").out
+    assert run(*predict, "--safe-cells", "--out", tmp_path / "out.csv").code == 0
     assert (tmp_path / "out.csv").read_bytes().decode() == shown
     marked = rows_of(shown)
     assert [row.pop("'=note") for row in marked] == [*(f"'{text}" for text in formulas), *harmless]
     assert marked == [{name: row[name] for name in ("colour", "size", "prediction")} for row in copied]
-    assert "Parquet has no formulas" in refused(*predict, "--neutralise-formulas", "--out", tmp_path / "out.parquet")
+    assert "Parquet has no formulas" in refused(*predict, "--safe-cells", "--out", tmp_path / "out.parquet")
+
+
+def test_control_characters_are_for_no_terminal_and_no_spreadsheet(folder, tmp_path):
+    cells = ["\x1b[2J=x", "=cmd|' /C calc'!A0", "a\x07b", "\x9b31m", "two\nlines", "tab\tbed"]
+    new = write_rows(tmp_path / "new.csv", ["note", "colour", "size"], [[text, "red", 1.5] for text in cells])
+    predict = ("predict", folder / "model.mixtune", new)
+    assert [row["note"] for row in rows_of(run(*predict).out)] == cells
+    safe = [row["note"] for row in rows_of(run(*predict, "--safe-cells").out)]
+    assert safe == ["[2J=x", "'=cmd|' /C calc'!A0", "ab", "31m", "two\nlines", "tab\tbed"]
+    former = run(*predict, "--neutralise-formulas")
+    assert [row["note"] for row in rows_of(former.out)] == safe
+    shown = on_a_terminal(*predict)
+    assert "\x1b" not in shown
+    assert "\\x1b[2J=x" in shown
+    assert "\\x9b31m" in shown
+
+
+def on_a_terminal(*words):
+    """What the command writes to a terminal."""
+    import os
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "mixtune", *map(str, words)]
+    done = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    written = b""
+    try:
+        while part := os.read(ours, 4096):
+            written += part
+    except OSError:  # the other end is closed
+        pass
+    assert done.wait() == 0
+    return written.decode()
 
 
 def test_numbers_with_a_decimal_comma_are_no_formulas(folder, tmp_path):
     new = tmp_path / "new.csv"
     new.write_text("note;colour;size\n-1,5;red;-1,5\n-a;red;2\n")
-    done = run("predict", folder / "model.mixtune", new, "--separator", ";", "--decimal", ",", "--neutralise-formulas")
+    done = run("predict", folder / "model.mixtune", new, "--separator", ";", "--decimal", ",", "--safe-cells")
     assert [row["note"] for row in rows_of(done.out, ";")] == ["-1,5", "'-a"]
 
 

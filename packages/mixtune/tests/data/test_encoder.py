@@ -59,19 +59,20 @@ def test_markers_count_as_missing_where_values_are_filled_in():
 
 def test_columns_without_any_value_are_filled_in():
     encoded = FILLING.encode({"age": [None], "size": [None], "sex": [None], "town": [None]})
-    np.testing.assert_array_equal(encoded.X, [[40, 1, 1.5, 0, 0, 0, 1]])
+    np.testing.assert_array_equal(encoded.X, [[40, 1, 1.5, 0.5, 0, 0, 1]])
     assert encoded.notes == (
         'column "size" has 1 missing value in 1 rows (the first in data row 1), none in training; '
         "filled with the median of the training rows, 1.5",
-        'column "sex" has 1 missing value in 1 rows (the first in data row 1), none in training; counted as "f"',
+        'column "sex" has 1 missing value in 1 rows (the first in data row 1), none in training; '
+        'counted as another category, between "f", "m"',
     )
 
 
-def test_unseen_levels_are_zeros_with_one_note_each():
+def test_unseen_levels_are_no_known_level_with_one_note_each():
     encoded = STRICT.encode({"age": [1, 2, 3], "sex": ["x", "m", "f"], "town": ["z", "q", "a"]})
-    np.testing.assert_array_equal(encoded.X, [[1, 0, 0, 0, 0], [2, 1, 0, 0, 0], [3, 0, 1, 0, 0]])
+    np.testing.assert_array_equal(encoded.X, [[1, 0.5, 0, 0, 0], [2, 1, 0, 0, 0], [3, 0, 1, 0, 0]])
     assert len(encoded.notes) == 2
-    assert '("x"); counted as "f"' in encoded.notes[0]
+    assert '("x"); counted as another category, between "f", "m"' in encoded.notes[0]
     assert '2 values in 3 rows (the first in data row 1) not seen in training ("q", "z")' in encoded.notes[1]
 
 
@@ -84,8 +85,11 @@ def test_known_and_unknown_further_columns():
     assert len(encoded.notes) == 2
 
 
-def test_labels_with_several_spellings_bring_no_note():
-    assert STRICT.encode(ROWS | {"site": [1.0, 2.0, 3.0]}).notes == ()
+@pytest.mark.parametrize("site", [[7, 7, 7], [7.0, 7.0, 7.0], ["7", " 7.0", "7"], [7, None, 7]])
+def test_other_spellings_of_the_focal_label_bring_no_note(site):
+    assert replace(STRICT, focal="7").encode(ROWS | {"site": site}).notes == ()
+    (note,) = STRICT.encode(ROWS | {"site": site}).notes
+    assert note.code == "other-domains"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,9 @@ def test_numbers_as_text_are_read_as_in_training():
     encoder = TableEncoder((column,), TargetColumn("y"), impute=True)
     assert encoder.encode({"price": ["1.234", "5,5 €"]}).X.tolist() == [[1234], [5.5]]
     assert encoder.encode({"price": [1.234]}).X.tolist() == [[1.234]]
-    assert replace(encoder, columns=(NumberColumn("price", 1.0),)).encode({"price": ["$5"]}).X.tolist() == [[5]]
+    plain = replace(encoder, columns=(NumberColumn("price", 1.0),)).encode({"price": ["$5", "6.5"]})
+    assert plain.X.tolist() == [[1], [6.5]]
+    assert '1 text among its values ("$5")' in plain.notes[0]
 
 
 def test_rare_and_new_levels_are_others():
@@ -193,7 +199,7 @@ def put(key, value):
     "harm",
     [
         *(without(key) for key in STRICT.to_dict()),
-        put("version", 4),
+        put("version", 5),
         put("version", True),
         put("columns", []),
         put("columns", ["age"]),

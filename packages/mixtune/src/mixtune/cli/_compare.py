@@ -61,7 +61,7 @@ def compare(
     import mixtune.estimators as estimators
     from mixtune.arrays import one_thread_if_small
     from mixtune.choice import MIXTUNE
-    from mixtune.data import read_training
+    from mixtune.data import findings_of, read_training
     from mixtune.report import write_csv
     from mixtune.report.verdict import compared_sentence
 
@@ -110,7 +110,8 @@ def compare(
         about |= {"verdict": told, "fit_differs": why or None, "lower_error": lower or None, "error": error}
         outputs.print_json({**about, "methods": rows, "notes": read.notes, "written": out})
     else:
-        console = outputs.output()
+        console, findings = outputs.output(), findings_of(read.notes)
+        outputs.show_lines(console, "Look at this first", findings)
         for text in filter(None, (f"[bold]{outputs.safe(told)}[/]", outputs.safe(lower), outputs.safe(why))):
             console.print(f"{text}\n")
         of = f"{len(list(read.domains)):,} domains" if every else f'"{read.domains.focal}"'
@@ -123,7 +124,7 @@ def compare(
             f"{'share of wrong classes' if classes else 'RMSE'} relative to that of {YARDSTICK}, with a 95% interval; "
             "below 1 is better. Intervals assume that rows are independent.\n"
         )
-        outputs.show_lines(console, "Notes", read.notes)
+        outputs.show_lines(console, "Notes", read.notes[len(findings) :])
         failed = [(METHOD_NAMES.get(each.method, each.method), each) for each in results if each.failures]
         told_failures = [f"{name} failed in {each.failures} fits: {each.failure}" for name, each in failed]
         outputs.show_lines(console, "Failures", told_failures)

@@ -134,6 +134,7 @@ def fit(
             # Models are shared with others, so the folders of the training data are left out.
             about: dict[str, Any] = {"made_by": "mixtune fit", "encoder": read.encoder.to_dict()}
             about |= {"files": [path.name for path in files], "settings": settings, "notes": made.notes}
+            about["codes"] = made.codes
             made.model.save(out, metadata=outputs.plain({**made.metadata(), **about}))
         if report is not None:
             step("Writing the report")
@@ -145,7 +146,7 @@ def fit(
         return
     console = outputs.output()
     made.show()
-    outputs.show_lines(console, "Notes", made.notes)
+    outputs.show_lines(console, "Notes", made.notes[len(made.findings) :])
     outputs.show_written(console, written)
     if out is None:
         it, model = ("them", "models were") if table.every else ("it", "model was")
@@ -166,7 +167,8 @@ class FocalFit:
     word = "model"
 
     def __init__(self, read: TrainingTables, shown: dict[str, bool], streamed: Any = None, **how: Any) -> None:
-        from mixtune.estimators import new_model, training_rows
+        from mixtune.data import findings_first, findings_of
+        from mixtune.estimators import new_model, take_findings, training_rows
         from mixtune.report.facts import read_facts
         from mixtune.report.verdict import give_verdict
 
@@ -177,12 +179,16 @@ class FocalFit:
         about: dict[str, Any] = {"target": self.target.name, "columns": read.encoder, **shown}
         with one_thread_if_small(each.X for each in read.domains):
             self.model.fit(X, y, sources=sources)
+            take_findings(self.model, read.notes)
             facts = read_facts(self.model, X=X, y=y, sources=sources, **about)
         # Notes that the tables have already, such as which domains have one row, are not repeated.
         said = {note.code for note in read.notes if isinstance(note, Note)}
         own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
-        self.notes = tuple(map(outputs.as_typed, (*read.notes, *own)))
-        self.facts: Facts = replace(facts, notes=self.notes)
+        notes = findings_first((*read.notes, *own))
+        self.findings = tuple(map(outputs.as_typed, findings_of(notes)))
+        self.codes = [getattr(note, "code", "") for note in notes]
+        self.notes = tuple(map(outputs.as_typed, notes))
+        self.facts: Facts = replace(facts, notes=self.notes, findings=self.findings)
         self.verdict: Verdict = give_verdict(self.facts)
         #: What is known about the rows of the fit: here effects of columns, and more once the model is saved.
         self.described = {} if facts.columns is None else facts.columns.effects.to_json()
@@ -203,7 +209,8 @@ class FocalFit:
 
     def document(self) -> dict[str, Any]:
         classes, verdict = self.facts.classes, self.verdict
-        about = {"target": self.target.name, "classes": self.target.classes, "focal": self.read.domains.focal}
+        about: dict[str, Any] = {"target": self.target.name, "classes": self.target.classes}
+        about |= {"focal": self.read.domains.focal, "findings": self.findings}
         said = {"verdict": verdict.sentence, "evidence": "".join(verdict.evidence[:1]), "next": verdict.advice}
         right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
         effects = {name: value for name, value in self.described.items() if name.startswith("effects")}
@@ -216,6 +223,7 @@ class FocalFit:
         # A column of text becomes several inputs.
         columns, inputs = len(encoder.columns), len(encoder.names)
         made = f" ({counted((inputs, 'input'))})" if inputs != columns else ""
+        outputs.show_lines(console, "Look at this first", self.findings)
         console.print(f"[bold]{outputs.safe(self.verdict.sentence)}[/]\n")
         for text in (*self.verdict.evidence[:1], f"What to do next: {self.verdict.advice}"):
             console.print(f"{outputs.safe(text)}\n")
@@ -234,6 +242,7 @@ class EveryFit:
     word = "models"
 
     def __init__(self, read: TrainingTables, streamed: Any = None, *, linear: bool, seed: int) -> None:
+        from mixtune.data import findings_first, findings_of
         from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
 
         self.read, self.target = read, read.encoder.target
@@ -245,7 +254,10 @@ class EveryFit:
         kind = MultiDomainRegressor if self.target.classes is None else MultiDomainClassifier
         model: Any = kind(None if linear else "auto", seed=seed)
         self.model = model.fit(X, y, domain=labels) if streamed is None else model.fit(streamed)
-        self.notes = tuple(map(outputs.as_typed, (*read.notes, *self.model.notes_)))
+        notes = findings_first((*read.notes, *self.model.notes_))
+        self.findings = tuple(map(outputs.as_typed, findings_of(notes)))
+        self.codes = [getattr(note, "code", "") for note in notes]
+        self.notes = tuple(map(outputs.as_typed, notes))
 
     def metadata(self) -> dict[str, Any]:
         return {"rows": dict(zip(self.model.domains_, self.model.n_rows_.tolist()))}
@@ -256,11 +268,14 @@ class EveryFit:
         target = self.target.name
         title = f"{target} by {self.read.encoder.domain}"
         about: dict[str, Any] = {"title": title, "target": target, "settings": settings, "notes": self.notes}
+        about["findings"] = self.findings
         return every_html(self.model, **about, **outputs.made_now(files))
 
     def document(self) -> dict[str, Any]:
-        about = {"target": self.target.name, "columns": self.read.encoder.names, "notes": self.notes}
+        about = {"target": self.target.name, "findings": self.findings, "columns": self.read.encoder.names}
+        about["notes"] = self.notes
         return {**about, **outputs.domains_document(self.model)}
 
     def show(self) -> None:
+        outputs.show_lines(outputs.output(), "Look at this first", self.findings)
         outputs.show_domains(outputs.output(), self.model)

@@ -35,14 +35,14 @@ def inspect(
 
     mixtune inspect model.mixtune --json
     """
-    from mixtune.estimators import ColumnEffects, load, read_info
+    from mixtune.estimators import ColumnEffects, load_estimator, read_info
     from mixtune.report import model_facts
 
     info = read_info(model)
     encoder, facts, needs, every = reading.encoder_of(info), None, None, None
     found: dict[str, Any] = {}
     try:
-        loaded = load(model)
+        loaded = load_estimator(model)
     except ParameterError as error:  # it takes something that only Python can provide, such as a network
         needs = str(error)
     else:

@@ -7,6 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +21,7 @@ from mixtune.cli.outputs import check_outputs, output, print_json, progress_bar,
 from mixtune.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.data import Encoded, TableEncoder
+    from mixtune.estimators import ReadRows, TableModel
 
 _PARQUET = (".parquet", ".pq")
 #: A cell that begins so is a formula to spreadsheets (the last four are the wide forms of the first four) ...
@@ -28,10 +29,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 #: ... unless it is a number.
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
+#: Characters that a terminal acts on; tabs and line ends are part of texts.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
 _FILE_HELP = "A table with the input columns, or - for standard input."
 _OUT_HELP = "Write to this .csv, .tsv or .parquet file; by default to the terminal."
 _INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
-_NEUTRALISE_HELP = "Put an apostrophe before text that a spreadsheet would run as a formula."
+_SAFE_HELP = (
+    "Put an apostrophe before text that a spreadsheet would run as a formula, and leave control characters out."
+)
+_NEUTRALISE_HELP = "The former name of --safe-cells."
 
 
 @reading.with_groups
@@ -43,7 +50,8 @@ def predict(
     interval: Annotated[float | None, typer.Option(metavar="COVERAGE", help=_INTERVAL_HELP)] = None,
     std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
-    neutralise_formulas: Annotated[bool, typer.Option("--neutralise-formulas", help=_NEUTRALISE_HELP)] = False,
+    safe_cells: Annotated[bool, typer.Option("--safe-cells", help=_SAFE_HELP)] = False,
+    neutralise_formulas: Annotated[bool, typer.Option(help=_NEUTRALISE_HELP, hidden=True)] = False,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
 ) -> None:
@@ -57,8 +65,8 @@ def predict(
 
     Text is copied unchanged, even if it begins with =, +, - or @. A spreadsheet
     runs such a cell as a formula: if the rows come from people you do not trust,
-    use --neutralise-formulas before you open the CSV file in a spreadsheet.
-    Numbers are not changed.
+    use --safe-cells before you open the CSV file in a spreadsheet. Numbers are
+    not changed. On a terminal, control characters are shown and not sent.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -78,30 +86,29 @@ def predict(
     CsvFormat(form["encoding"] or "utf-8", form["separator"], form["decimal"] or ".")
     check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", *_PARQUET))
     typed = out is not None and out.name.lower().endswith(_PARQUET)
-    if typed and neutralise_formulas:
-        raise ParameterError("--neutralise-formulas is for CSV; Parquet has no formulas, leave it out")
+    safe_cells |= neutralise_formulas
+    if typed and safe_cells:
+        raise ParameterError("--safe-cells is for CSV; Parquet has no formulas, leave it out")
     if interval is not None and not 0 < interval < 1:
         raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
     with progress_bar(2) as step:
         step("Reading")
-        fitted, encoder, ranges = _load(model)
-        target = encoder.target
+        fitted = _load(model)
+        encoder, target = fitted.encoder, fitted.encoder.target
         if target.classes is None and proba:
             raise ParameterError(f'--proba is for classes; "{target.name}" is a number, use --interval or --std')
         if target.classes is not None and (std or interval is not None):
             raise ParameterError(f'--interval and --std are for numbers; "{target.name}" is a class, use --proba')
         read = read_new(new, encoder, **form)
         step("Predicting")
-        notes, domain = list(read.notes), {}
-        if hasattr(fitted, "domains_"):
-            if std:
-                raise ParameterError("--std is for a model of one domain; use --interval")
-            domain["domain"], unseen = _labels(fitted, read, encoder.domain, f'"{new}"')
-            notes += unseen
-        columns = _columns(fitted, read, interval=interval, std=std, proba=proba, **domain)
-        marks, unlike = _outside(read, ranges)
-        columns |= marks
-        notes += unlike
+        rows = fitted.read(read, f'"{new}"')
+        if rows.domain and std:
+            raise ParameterError("--std is for a model of one domain; use --interval")
+        columns = _columns(fitted.estimator, rows, interval=interval, std=std, proba=proba)
+        notes = [_with_column(note) if note.code == "outside-range" else note for note in rows.notes]
+        if rows.outside.any():
+            names = np.array(read.names)
+            columns["outside"] = [", ".join(names[row].tolist()) for row in rows.outside]
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
@@ -112,7 +119,8 @@ def predict(
     between = "\t" if found.separator == " " else found.separator or ","
     if out is not None and out.name.lower().endswith(".tsv"):
         between = "\t"
-    lines = _csv_lines(table, between, found.decimal, neutralise=neutralise_formulas)
+    cells = _Cells(found.decimal, safe=safe_cells, shown=out is None and sys.stdout.isatty())
+    lines = _csv_lines(table, between, cells)
     if out is not None and typed:
         pa.parquet.write_table(table, content := io.BytesIO())
         write_file(out, content.getvalue())
@@ -130,55 +138,31 @@ def predict(
         errors.print(f"Wrote {len(read.X):,} rows to {out}", markup=False, soft_wrap=True)
 
 
-def _load(path: Path) -> tuple[Any, TableEncoder, dict[str, Any]]:
-    """Load a model that can read tables, and the ranges of its inputs, or say why this file does not hold one."""
-    from mixtune.estimators import load, read_info
+def _load(path: Path) -> TableModel:
+    """Load a model that can read tables, or say why this file does not hold one."""
+    from mixtune.estimators import TableModel, read_info
 
-    info = read_info(path)
-    encoder, ranges = reading.encoder_of(info), info.metadata.get("ranges")
-    if encoder is None:
+    if reading.encoder_of(read_info(path)) is None:
         raise DataError(
             f"{path} was saved in Python and does not describe how tables become its inputs; use it in Python with "
             f'mixtune.estimators.load("{path}"), or make a model with: mixtune fit'
         )
-    model = load(path)
-    if model.n_features_in_ != len(encoder.names):
-        raise DataError(f"{path} takes {model.n_features_in_} inputs, but describes {len(encoder.names)}; fit it again")
-    return model, encoder, ranges if isinstance(ranges, dict) else {}
+    return TableModel.load(path)
 
 
-def _outside(read: Encoded, ranges: dict[str, Any]) -> tuple[dict[str, list[str]], list[Note]]:
-    """A column that names the inputs that lie outside the range of all training rows, and a note; none where none do.
-
-    Files that were saved before there were ranges, or in Python, have none.
-    """
-
-    def ends(pair: Any) -> Any:
-        known = isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
-        return pair if known else (-np.inf, np.inf)
-
-    low, high = np.array([ends(ranges.get(name)) for name in read.names]).T
-    out = (low > read.X) | (high < read.X)
-    if not out.any():
-        return {}, []
-    names = np.array(read.names)
-    rows, which = int(out.any(axis=1).sum()), quoted(names[out.any(axis=0)].tolist())
-    template = "inputs of {rows} of {all} rows lie outside the range of the training rows: {columns}; see column {mark}"
-    note = Note("outside-range", template, rows=rows, all=len(out), columns=which, mark='"outside"')
-    return {"outside": [", ".join(names[row].tolist()) for row in out]}, [note]
+def _with_column(note: Note) -> Note:
+    """The note about inputs outside the range of training, with the column that names them."""
+    return Note(note.code, note.message.template + "; see column {mark}", **note.fields, mark='"outside"')
 
 
-def _columns(
-    model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool, **domain: Any
-) -> dict[str, list[Any]]:
-    """The new columns by name; a model of every domain takes the ``domain`` of each row."""
+def _columns(model: Any, rows: ReadRows, *, interval: float | None, std: bool, proba: bool) -> dict[str, list[Any]]:
+    """The new columns by name; a model of every domain takes the domain of each row."""
     if (std or interval is not None) and not np.isfinite(getattr(model, "loo_error_", 0.0)):
         raise ParameterError(
             "the errors of this model are unknown, since it has too few focal rows; fit it again with more focal rows, "
             f"or predict without {'--std' if interval is None else '--interval'}"
         )
-    names_of_stream = getattr(model, "feature_names_in_", None)
-    X: Any = read.X if names_of_stream is None else dict(zip(names_of_stream, read.X.T))
+    X, domain = rows.X, rows.domain
     columns: dict[str, Any] = {"prediction": model.predict(X, **domain)}
     if std:
         columns["std"] = model.predict(X, return_std=True)[1]
@@ -196,30 +180,32 @@ def _columns(
     return {name: values.tolist() for name, values in columns.items()}
 
 
-def _labels(model: Any, read: Encoded, column: str | None, where: str) -> tuple[Any, list[Note]]:
-    """The domain of each row, and a note where domains were not seen."""
-    if column not in read.table.column_names:
-        raise DataError(f'{where} has no column "{column}", the domain of each row; add it')
-    labels, known = read.table.column(column), set(model.domains_)
-    new = sum(str(label).strip() not in known for label in labels.to_pylist())
-    template = "rows of domains that were not part of the fit get the prediction for the population: {count}"
-    return labels, [Note("unseen-domains", template, count=new)] if new else []
+@dataclass(frozen=True)
+class _Cells:
+    """How values are written: with which decimal mark, whether safe for spreadsheets, and whether for a terminal."""
 
+    decimal: str
+    safe: bool
+    shown: bool
 
-def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) -> Iterator[str]:
-    """The lines of the file; rows become Python's a batch at a time."""
-
-    def cell(value: Any) -> Any:
+    def write(self, value: Any) -> Any:
         if isinstance(value, float):
-            return str(value).replace(".", decimal)
-        if neutralise and isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA):
-            return value if _NUMBER.fullmatch(value.replace(decimal, ".")) else f"'{value}"
-        return value
+            return str(value).replace(".", self.decimal)
+        if not isinstance(value, str):
+            return value
+        if self.safe and value.lstrip(" ").startswith(_FORMULA):
+            value = value if _NUMBER.fullmatch(value.replace(self.decimal, ".")) else f"'{value}"
+        if self.safe:
+            value = _CONTROL.sub("", value)
+        return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", value) if self.shown else value
 
+
+def _csv_lines(table: Any, separator: str, cells: _Cells) -> Iterator[str]:
+    """The lines of the file; rows become Python's a batch at a time."""
     # A row comes back as what "write" returns. The default line end, replaced there, makes the writer quote cells with
     # a carriage return, which "\n" alone would not.
     plain = SimpleNamespace(write=lambda line: line.removesuffix("\r\n") + "\n")
     writer = csv.writer(plain, delimiter=separator, lineterminator="\r\n")
-    yield writer.writerow(map(cell, table.column_names))
+    yield writer.writerow(map(cells.write, table.column_names))
     for batch in table.to_batches(max_chunksize=10_000):
-        yield from map(writer.writerow, zip(*(map(cell, column.to_pylist()) for column in batch.columns)))
+        yield from map(writer.writerow, zip(*(map(cells.write, column.to_pylist()) for column in batch.columns)))

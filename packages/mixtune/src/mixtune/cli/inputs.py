@@ -243,7 +243,16 @@ def read_streamed(
     seed, sample_rows, **how
         Which rows are drawn, how many of each domain, and how: the memory limit, the engine and its scheduler.
     """
-    from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
+    from mixtune.data import (
+        Domain,
+        Domains,
+        NumberColumn,
+        TableEncoder,
+        TargetColumn,
+        TrainingTables,
+        constant_notes,
+        finding_notes,
+    )
     from mixtune.streaming import StreamedSources, open_stream
 
     # These options need all rows before the first is used.
@@ -282,5 +291,6 @@ def read_streamed(
     )
     members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
     domains = Domains(members, focal=members[0].name if every else focal)
-    tables = TrainingTables(domains, encoder, (note, *chain.from_iterable(constant)))
+    told = (*finding_notes(domains, encoder), note, *chain.from_iterable(constant))
+    tables = TrainingTables(domains, encoder, told)
     return tables, sources if every else sources.without(focal)

@@ -8,17 +8,19 @@ import codecs
 import csv
 import io
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.csv
 
 from mixtune._messages import Note, Wording, counted, counted_note, setting
-from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
+from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase, plain_text
 from mixtune.data._tables import Table
 from mixtune.errors import DataError, ParameterError
 
@@ -29,6 +31,12 @@ _WORDS = re.compile(r'"([^"]*)"|(\S+)')
 _DECIMAL_POINT = re.compile(r"\s*[+-]?\d*[.]\d+\s*")
 #: So many bytes are enough to look at the header and some rows.
 _HEAD = 1 << 16
+#: Cells that span lines are meant so where a column has several of them, or where one is this share of its rows.
+_BROKEN_SHARE = 0.02
+#: In a stretch of so many lines, half of them are enough to look like rows; in a shorter one, all.
+_LONG_STRETCH = 4
+#: Where more of every second byte is zero, and hardly any of the others, characters have two bytes.
+_ZEROS = 0.5
 #: A file with a larger share of rows that do not fit the header is refused.
 _MOST_ODD_ROWS = 0.05
 
@@ -111,6 +119,7 @@ def read_csv(data: Any, path: Path, form: CsvFormat, text: Sequence[str] = (), *
         given, fix = setting("decimal", form.decimal), setting("separator", ";")
         raise ParameterError(template, given=given, path=path, fix=fix)
     _check_encoding(data, path, form.encoding)
+    broken = broken_lines(data, path, form.encoding, separator)
     try:
         table = _parse(data, form, separator, text)
     except pa.ArrowInvalid:
@@ -118,6 +127,7 @@ def read_csv(data: Any, path: Path, form: CsvFormat, text: Sequence[str] = (), *
         raise
     if table.num_columns == 1:
         _check_separator(data, path, form, separator)
+    _check_lines(table, data, path, form.encoding, broken)
     return table
 
 
@@ -132,21 +142,21 @@ def _parse(data: Any, form: CsvFormat, separator: str, text: Sequence[str]) -> T
     return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, types)
 
 
-def _check_encoding(data: Any, path: Path, encoding: str) -> None:
-    """Refuse a file that is written in another encoding, and say which one to try."""
-    if detail := _undecodable(data, encoding):
+def _check_encoding(data: Any, path: Path, encoding: str, *, final: bool = True) -> None:
+    """Refuse a file that is written in another encoding, and say which one to try; ``final`` unless more follows."""
+    if detail := _undecodable(data, encoding, final=final):
         other = "utf-16" if _is_utf16(data) else "latin-1" if encoding == "utf-8" else "utf-8"
         remedy = phrase("pass {fix}, or the encoding of the file", fix=setting("encoding", other))
         raise Fault(f'"{path}" is not written in {encoding} ({detail})', remedy).error("encoding")
 
 
-def _undecodable(data: Any, encoding: str) -> str:
+def _undecodable(data: Any, encoding: str, *, final: bool = True) -> str:
     """Why a file cannot be decoded with an encoding; "" if it can."""
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         for start in range(0, data.size, 1 << 20):
             decoder.decode(data[start : start + (1 << 20)].to_pybytes())
-        decoder.decode(b"", final=True)
+        decoder.decode(b"", final=final)
     except UnicodeError as error:
         return str(error)
     return ""
@@ -172,6 +182,153 @@ def _check_separator(data: Any, path: Path, form: CsvFormat, separator: str) -> 
     raise Fault(finding, phrase("pass {fix}", fix=fix)).error("separator")
 
 
+def broken_lines(data: Any, path: Path, encoding: str, separator: str) -> int:
+    """How many lines of a file continue a quoted cell of the line before; stray quotation marks are refused.
+
+    Without its partner, a quotation mark at the start of a cell makes all lines up to the next one part of that cell.
+    Cells are taken to span lines on purpose where their quotation marks are in order, their lines do not look like rows,
+    and the column has several such cells.
+
+    Parameters
+    ----------
+    data
+        The file's bytes, as a pyarrow buffer.
+    path
+        How errors name it.
+    encoding, separator
+        How it is written.
+
+    Examples
+    --------
+    >>> broken_lines(pa.py_buffer(b'x,y\\n"one\\ntwo",3\\n'), Path("a.csv"), "utf-8", ",")
+    1
+    >>> broken_lines(pa.py_buffer(b'x,y\\n"1,2\\n3,4\\n5",6\\n'), Path("a.csv"), "utf-8", ",")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: a quoted cell of "a.csv" begins in line 2 and ends in line 4, and its lines look like rows of their own; remove the quotation mark that stands alone, or double it where it belongs to a text
+    """  # noqa: E501
+    if separator == _SPACES or not _has_quotes(data, encoding):
+        return 0
+    lines = _lines(data, encoding)
+    if not any(line.count('"') % 2 for line in lines):
+        return 0
+    rows, spans = _records(lines, separator)
+    if not spans:
+        return 0
+    width = _usual_width([row for row, _, _ in rows])
+    columns: Counter[int] = Counter()
+    for row, start, end in spans:
+        begins = f'a quoted cell of "{path}" begins in line {start}'
+        own = lines[start - 1 : end]
+        if not _is_strict("\n".join(own), separator):
+            ends = f"ends in the middle of a cell in line {end}"
+            unclosed = end >= len(lines) - 1 and _is_strict("\n".join(own) + '"', separator)
+            raise _stray_quote(f"{begins} and {'never ends' if unclosed else ends}")
+        like_rows = sum(len(line.split(separator)) == width for line in own)
+        enough = len(own) / 2 if len(own) >= _LONG_STRETCH else len(own)
+        if width > 1 and (like_rows >= enough or len(row) != width):
+            raise _stray_quote(f"{begins} and ends in line {end}, and its lines look like rows of their own")
+        columns.update(place for place, cell in enumerate(row) if "\n" in cell)
+    lonely = max(columns.values()) == 1 and len(rows) > 1 / _BROKEN_SHARE
+    if lonely and (spanning := next((span for span in spans if span[1] != rows[0][1]), None)):
+        where = f"from line {spanning[1]} to line {spanning[2]}"
+        finding = f'one quoted cell of "{path}" spans lines, {where}, and no other cell of its column does'
+        raise Fault(finding, "remove its line break, or the quotation mark that stands alone").error("stray-quote")
+    return sum(end - start for _, start, end in spans)
+
+
+@lru_cache(maxsize=1024)
+def check_streamed_csv(path: str, form: CsvFormat, separator: str, identity: tuple[Any, ...]) -> None:
+    """Refuse a CSV file that cannot be read block by block: it is separated otherwise, or its cells span lines.
+
+    Parameters
+    ----------
+    path
+        The file, which may be compressed.
+    form, separator
+        How it is written.
+    identity
+        What changes when the file does: it is looked at once.
+    """
+    step = 1 << 20
+    with pa.input_stream(path) as file:
+        block = file.read(step)
+        if _is_utf16(pa.py_buffer(block)):
+            _check_encoding(pa.py_buffer(block), Path(path), form.encoding, final=False)
+        _check_separator(pa.py_buffer(block), Path(path), form, separator)
+        if form.encoding.startswith("utf-16"):
+            return
+        line, rest = 1, b""
+        while block:
+            *lines, rest = (rest + block).split(b"\n")
+            block = file.read(step)
+            lines, rest = (lines, rest) if block else ([*lines, rest], b"")
+            for place, each in enumerate(lines):
+                if each.count(b'"') % 2 and not _is_strict(each.decode(form.encoding, errors="replace"), separator):
+                    finding = f'a quoted cell of "{path}" begins in line {line + place} and does not end there'
+                    raise _stray_quote(finding)
+            line += len(lines)
+
+
+def _stray_quote(finding: str) -> DataError:
+    remedy = "remove the quotation mark that stands alone, or double it where it belongs to a text"
+    return Fault(finding, remedy).error("stray-quote")
+
+
+def _has_quotes(data: Any, encoding: str) -> bool:
+    wide = re.match("utf-(16|32)", encoding)
+    quote = codecs.encode('"', f"{wide[0]}-le" if wide else encoding)
+    step = 1 << 24
+    return any(quote in data[start : start + step].to_pybytes() for start in range(0, data.size, step))
+
+
+def _lines(data: Any, encoding: str) -> list[str]:
+    return re.split("\r\n|\r|\n", data.to_pybytes().decode(encoding, errors="replace").removeprefix("\ufeff"))
+
+
+_Record: TypeAlias = tuple[list[str], int, int]
+
+
+def _records(lines: Sequence[str], separator: str) -> tuple[list[_Record], list[_Record]]:
+    """The rows that are not blank, with their first and last line, and those over several lines."""
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator)
+    rows: list[_Record] = []
+    start = 1
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        for row in reader:
+            # Blank lines before a row are rows of their own.
+            rows += [(row, start, reader.line_num)] if any(map(str.strip, row)) else []
+            start = reader.line_num + 1
+    finally:
+        csv.field_size_limit(before)
+    return rows, [record for record in rows if record[2] > record[1]]
+
+
+def _is_strict(text: str, separator: str) -> bool:
+    """Whether quotation marks open cells and close them."""
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    except csv.Error:
+        return False
+    finally:
+        csv.field_size_limit(before)
+    return True
+
+
+def _check_lines(table: Table, data: Any, path: Path, encoding: str, broken: int) -> None:
+    """Refuse a table with other rows than the file has lines: nothing gets lost without a word."""
+    wide = encoding.startswith(("utf-16", "utf-32"))
+    if not wide and table.num_rows in (count := data.to_pybytes().count(b"\n") - broken, count - 1):
+        return
+    lines = sum(1 for line in _lines(data, encoding) if line) - broken - 1
+    # A line of blanks is a row to some readers.
+    if table.num_rows not in (lines, sum(1 for line in _lines(data, encoding) if line.strip()) - broken - 1):
+        finding = f'"{path}" has {lines:,} lines after the header, of which {table.num_rows:,} rows were read'
+        raise Fault(finding, "look for quotation marks that stand alone").error("lost-rows")
+
+
 def detect_csv(
     data: Any,
     path: Path,
@@ -182,6 +339,7 @@ def detect_csv(
     decimal: str | None = None,
     tabs: bool = False,
     expected: Sequence[str] = (),
+    as_written: bool = False,
 ) -> FileTable:
     """Read a CSV file of which some is not known: what is None is found out.
 
@@ -195,6 +353,8 @@ def detect_csv(
         Whether tabs are the more likely separator.
     expected
         Columns that the file should have, besides ``text``: the separator that yields most of these names is preferred.
+    as_written
+        Whether to read all columns as they are written.
 
     Examples
     --------
@@ -210,7 +370,7 @@ def detect_csv(
     notes: list[Note] = []
     if encoding is None:
         encoding = _find_encoding(data)
-        if encoding not in ("utf-8", "utf-16"):
+        if not encoding.startswith("utf-"):
             template = '"{file}" is not in UTF-8; it is read as {encoding} ({fix} changes that)'
             fix = setting("encoding", "NAME")
             notes.append(Note("encoding", template, file=path.name, encoding=encoding, fix=fix))
@@ -220,7 +380,11 @@ def detect_csv(
     whole = len(head) == data.size
     lines = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head).removeprefix("\ufeff")
     known = {*text, *expected}
-    found = separator or _find_separator(lines, whole=whole, likely="\t" if tabs else ",", known=known)
+    likely = "\t" if tabs else ","
+    found = separator or _find_separator(lines, whole=whole, likely=likely, known=known)
+    # A quotation mark that stands alone hides how the lines are separated.
+    bare = separator or _find_separator(lines.replace('"', ""), whole=whole, likely=likely, known=known)
+    broken = max(broken_lines(data, path, encoding, mark) for mark in dict.fromkeys((bare, found)))
     rows = _split(lines, found, whole=whole)
     mark = decimal or ("." if found == "," else _find_decimal(rows))
     form = CsvFormat(encoding, found, mark)
@@ -228,8 +392,10 @@ def detect_csv(
         notes.append(_form_note(path, found, mark))
     if _is_regular(rows) and found != _SPACES:
         try:
-            names = [name for name in rows[0] if plain_name(name) in text]
-            return FileTable(_parse(data, form, found, names), form, notes)
+            names = [name for name in rows[0] if as_written or plain_name(name) in text]
+            table = _parse(data, form, found, names)
+            _check_lines(table, data, path, encoding, broken)
+            return FileTable(table, form, notes)
         except pa.ArrowInvalid as error:
             if "Expected" not in str(error):
                 raise
@@ -237,7 +403,7 @@ def detect_csv(
     if not (cells := _split(content, found)):
         raise pa.ArrowInvalid("Empty CSV file")
     rewritten, repairs = _repair(cells, path)
-    names = [name for name in rewritten[0] if plain_name(name) in text]
+    names = [name for name in rewritten[0] if as_written or plain_name(name) in text]
     lines_out = io.StringIO()
     csv.writer(lines_out, delimiter=";").writerows(rewritten)
     buffer = pa.py_buffer(lines_out.getvalue().encode())
@@ -245,14 +411,14 @@ def detect_csv(
 
 
 def plain_name(name: str) -> str:
-    """The name of a column on one line, without surrounding spaces.
+    """The name of a column on one line, without surrounding spaces, its accents composed.
 
     Examples
     --------
     >>> plain_name(" living\\narea ")
     'living area'
     """
-    return " ".join(name.split())
+    return " ".join(plain_text(name).split())
 
 
 def _form_note(path: Path, separator: str, decimal: str) -> Note:
@@ -263,9 +429,16 @@ def _form_note(path: Path, separator: str, decimal: str) -> Note:
 
 
 def _find_encoding(data: Any) -> str:
-    """UTF-8 where the bytes are that, UTF-16 where they start with its mark, else what Windows writes."""
+    """UTF-8 where the bytes are that, UTF-16 and UTF-32 by their marks or zeros, else what Windows writes."""
+    head = data[:4096].to_pybytes()
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
     if _is_utf16(data):
         return "utf-16"
+    # Of ASCII characters, every second byte is zero; texts have no other zeros.
+    zeros = [part.count(0) / max(len(part), 1) for part in (head[::2], head[1::2])]
+    if max(zeros) > _ZEROS > 2 * min(zeros):
+        return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     return next((each for each in ("utf-8", "cp1252") if not _undecodable(data, each)), "latin-1")
 
 

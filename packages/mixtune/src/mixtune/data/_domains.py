@@ -23,8 +23,18 @@ from mixtune.arrays import Array, Floats, Integers, check_unmasked, to_numpy
 from mixtune.checks import check_whole, import_extra
 from mixtune.data._csv_files import CsvFormat
 from mixtune.data._domain import Domain, Names, check_alike, check_pair, column_difference
+from mixtune.data._labels import SameLabels, same_labels
 from mixtune.data._readers import as_paths, file_label, read_table
-from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, is_nothing, to_matrix
+from mixtune.data._tables import (
+    LIST_COLUMNS,
+    Table,
+    as_names,
+    as_table,
+    choose_inputs,
+    composed,
+    is_nothing,
+    to_matrix,
+)
 from mixtune.errors import DataError, ParameterError
 
 
@@ -105,7 +115,8 @@ class Domains:
         (('7', '5'), array([1., 3.]))
         """
         X, y, columns = check_pair(X, y, "", columns=None, copy=False)
-        codes, names, focal = label_codes(labels, focal, "labels", n_rows=X.shape[0])
+        codes, names, focal, same = label_codes(labels, focal, "labels", n_rows=X.shape[0])
+        same.warn("labels")
         return cls(split_by_label(X, y, columns, codes, names), focal=focal)
 
     @classmethod
@@ -166,7 +177,7 @@ class Domains:
                [3.]])
         """
         where = "the table"
-        return cls._from_labels(as_table(table, where), target, domain, focal, columns, where)
+        return cls._from_labels(as_table(table, where), target, composed(domain), focal, columns, where)
 
     @classmethod
     def from_files(
@@ -214,12 +225,14 @@ class Domains:
         files = as_paths(paths)
         form = CsvFormat(encoding, separator, decimal)
         if domain is not None:
+            domain = composed(domain)
             check_single_file(files, domain)
             if focal is None:
                 raise ParameterError("focal is not given; name the focal domain, or use one file per domain")
             table = read_table(files[0], form, text=[domain])
             return cls._from_labels(table, target, domain, focal, columns, f'"{files[0]}"')
         targets = as_names(target, "target")
+        target = targets[0] if isinstance(target, str) else targets
         members: list[Domain] = []
         inputs: tuple[str, ...] = ()
         for path in files:
@@ -237,11 +250,14 @@ class Domains:
         cls, table: Table, target: str | Sequence[str], domain: str, focal: Hashable, columns: Any, where: str
     ) -> Self:
         """Cut a table by its column of labels."""
-        inputs = choose_inputs(table, targets=as_names(target, "target"), domain=domain, columns=columns, where=where)
+        targets = as_names(target, "target")
+        inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where=where)
+        target = targets[0] if isinstance(target, str) else targets
         if table.num_rows == 0:
             raise DataError(f"{where} has no rows; pass at least one")
         labels = table.column(domain).to_pylist()
-        codes, names, name = label_codes(labels, focal, f'column "{domain}" of {where}', n_rows=table.num_rows)
+        codes, names, name, same = label_codes(labels, focal, f'column "{domain}" of {where}', n_rows=table.num_rows)
+        same.warn(f'column "{domain}" of {where}')
         return cls(split_by_label(*_rows(table, inputs, target, where), inputs, codes, names), focal=name)
 
     @cached_property
@@ -489,13 +505,23 @@ def _rows(table: Table, inputs: Sequence[str], target: str | Sequence[str], wher
     return X, y[:, 0] if isinstance(target, str) else y
 
 
-def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tuple[Integers, list[str], str]:
+class LabelCodes(NamedTuple):
+    """The number of each row's label, the labels as text, the focal label as text, and how labels are spelt."""
+
+    codes: Integers
+    names: list[str]
+    focal: str
+    same: SameLabels
+
+
+def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> LabelCodes:
     """Number the labels in the order of their first appearance.
 
     Parameters
     ----------
     labels
-        One hashable label per row. Space around texts does not count: "x" and "x " are one label.
+        One hashable label per row. Space around texts does not count: "x" and "x " are one label, and so are 1 and 1.0,
+        and "1" and "1.0".
     focal
         The label of the focal domain.
     where
@@ -505,12 +531,11 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tup
 
     Returns
     -------
-    tuple
-        The number of each row's label, the labels as text, and the focal label as text.
+    LabelCodes
 
     Examples
     --------
-    >>> label_codes(["b", "a", "b"], "a", "labels", n_rows=3)
+    >>> label_codes(["b", "a", "b"], "a", "labels", n_rows=3)[:3]
     (array([0, 1, 0]), ['b', 'a'], 'a')
     """
     rows = labels.tolist() if hasattr(labels, "tolist") else list(labels)
@@ -529,15 +554,16 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tup
         lost = np.isin(codes, missing)
         finding = f"{int(lost.sum())} of {n_rows} rows have no label (the first is data row {int(lost.argmax()) + 1})"
         raise DataError(f"{where}: {finding}; label or drop these rows")
-    # Each distinct label is stripped once, not each row's.
-    stripped = {label: label.strip() if isinstance(label, str) else label for label in numbers}
-    distinct = {label: number for number, label in enumerate(dict.fromkeys(stripped.values()))}
-    if len(distinct) < len(numbers):
-        codes = np.array([distinct[label] for label in stripped.values()], dtype=np.int64)[codes]
-    names = [str(label) for label in distinct]
-    focal = focal.strip() if isinstance(focal, str) else focal
-    # 1 and 1.0 are the same label though not the same text, so the focal label is looked up first.
-    return codes, names, names[distinct[focal]] if focal in distinct else str(focal)
+    same = same_labels(list(numbers))
+    # Each distinct spelling is looked at once, not each row's.
+    texts, others = (
+        {number for number, label in zip(same.numbers, numbers) if isinstance(label, str) == text}
+        for text in (True, False)
+    )
+    if twice := sorted(same.names[number] for number in texts & others):
+        raise DataError(f"more than one domain is named {quoted(twice)}, by a number and by a text; write one of them")
+    codes = np.array(same.numbers, dtype=np.int64)[codes]
+    return LabelCodes(codes, same.names, same.name_of(focal), same)
 
 
 def _is_missing(label: Hashable) -> bool:

@@ -65,7 +65,7 @@ class EmbeddedColumn:
         """Names of the columns it becomes."""
         return tuple(f"{self.name} [{place}]" for place in range(self.width))
 
-    def read(self, column: Any, *, markers: bool) -> Cells | Fault:
+    def read(self, column: Any, *, markers: bool, decimal: str = ".", training: bool = False) -> Cells | Fault:
         """Read a column of a new table as texts, or say why it cannot be."""
         return check_column(column, markers=markers, category=True, fill="fill or drop these rows")
 

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
@@ -26,6 +26,7 @@ from mixtune.arrays import Booleans, Floats
 from mixtune.data import _parse_column as parse
 from mixtune.data._csv_files import UTF8, CsvFormat
 from mixtune.data._embeddings import EmbeddedColumn
+from mixtune.data._labels import column_labels, label_key
 from mixtune.data._parse_column import Cells, Fault, Written
 from mixtune.data._tables import Table, as_table, object_table, unusable_columns
 from mixtune.errors import DataError
@@ -36,11 +37,17 @@ MISSING, OTHER = "(missing)", "(other)"
 
 #: The most numbers that one cell may become; a forged file could otherwise ask for any amount of memory.
 _WIDEST = 100_000
-_VERSION = 3
+_VERSION = 4
 #: What descriptions of older versions do not have.
-_ADDED: dict[int, dict[str, Any]] = {1: {"decimal": None, "unit": None}, 2: {"unit": None}, 3: {}}
+_LATEST: dict[str, Any] = {"signs": None, "share": 0.5, "zone": None}
+_ADDED: dict[int, dict[str, Any]] = {1: {"decimal": None, "unit": None, **_LATEST}, 2: {"unit": None, **_LATEST}}
+_ADDED |= {3: _LATEST, 4: {}}
+#: The same of the encoder itself.
+_ADDED_WHOLE: dict[int, dict[str, Any]] = {version: {"decimal": ".", "optional": []} for version in (1, 2, 3)} | {4: {}}
 #: Longest unit of numbers.
 _LONGEST_UNIT = 10
+#: The unit of durations.
+_DURATION = "days"
 _FILL = parse.phrase("fill or drop these rows, or train with {fix}", fix=setting("missing", "impute"))
 
 
@@ -59,7 +66,10 @@ class NumberColumn:
     decimal
         The decimal mark, where the numbers were written as text in training; ":" for times such as "1:30".
     unit
-        What followed each number there, such as "kg".
+        What followed each number there, such as "kg"; "days" for durations.
+    signs
+        Which signs numbers had there, such as "%"; None for any. Where they were not written as text, they have none:
+        "50%" is not 50 then, but missing.
 
     Examples
     --------
@@ -73,16 +83,37 @@ class NumberColumn:
     indicator: bool = False
     decimal: str | None = None
     unit: str | None = None
+    signs: tuple[str, ...] | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the columns it becomes."""
         return (self.name, f"{self.name} {MISSING}") if self.indicator else (self.name,)
 
-    def read(self, column: Any, *, markers: bool) -> Cells | Fault:
-        """Read a column of a new table as numbers, or say why it cannot be."""
-        known = None if self.decimal is None else Written(decimal=self.decimal, unit=self.unit)
-        return _read_as("numbers", column, known, markers=markers)
+    def read(self, column: Any, *, markers: bool, decimal: str = ".", training: bool = False) -> Cells | Fault:
+        """Read a column of a new table as numbers, or say why it cannot be.
+
+        ``decimal`` is the mark where it was no text in training; of two, the second where it cannot mean thousands.
+        """
+        if kinds.is_time(column.type) and self.decimal != ":":
+            return Fault("holds times of day, and held numbers in training", "write numbers")
+        if kinds.is_duration(column.type) and self.unit != _DURATION:
+            return Fault("holds durations, and held numbers in training", "write numbers")
+        plain = self.decimal is None
+        mark, either = self.decimal or decimal[0], plain and len(decimal) > 1
+        written = Written(mark, unit=self.unit, signs=() if plain else self.signs, either=either)
+        return _read_as("numbers", column, written, markers=markers)
+
+    def reading_notes(self, column: Any) -> list[Note]:
+        """What is worth a note about how a column of a new table is written."""
+        said = ":" if self.decimal == ":" else self.unit or ("%" if "%" in (self.signs or ()) else None)
+        plain = kinds.is_integer(column.type) or kinds.is_floating(column.type) or kinds.is_decimal(column.type)
+        if said is None or not plain:
+            return []
+        template = (
+            'column "{column}" holds plain numbers, and had "{said}" in training; they are read as if they had it'
+        )
+        return [Note("without-unit", template, column=self.name, said=said)]
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block`` and return what is worth a note."""
@@ -108,6 +139,8 @@ class LevelColumn:
     levels
         The levels found in training, sorted; ``"(other)"``, for rare and for new levels, and ``"(missing)"`` come last
         if there were any.
+    share
+        Of two levels, how often the second occurred in training: where a new level lies between them.
 
     Examples
     --------
@@ -120,6 +153,7 @@ class LevelColumn:
     kind: ClassVar = "levels"
     name: str
     levels: tuple[str, ...]
+    share: float = field(default=0.5, repr=False)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -127,7 +161,7 @@ class LevelColumn:
         shown = self.levels[1:] if len(self.levels) == 2 else self.levels
         return tuple(f"{self.name}={level}" for level in shown)
 
-    def read(self, column: Any, *, markers: bool) -> Cells | Fault:
+    def read(self, column: Any, *, markers: bool, decimal: str = ".", training: bool = False) -> Cells | Fault:
         """Read a column of a new table as texts, or say why it cannot be."""
         return parse.check_column(column, markers=markers, category=True, fill=_FILL)
 
@@ -142,15 +176,17 @@ class LevelColumn:
         if OTHER in self.levels:
             codes = np.where((codes < 0) & ~missing, self.levels.index(OTHER), codes)
         if len(self.levels) == 2:
-            block[:, 0] = codes == 1
+            # What is neither of them is nearer to none of them than the levels themselves were in training.
+            block[:, 0] = np.where(codes < 0, self.share, codes)
         else:
             rows = np.flatnonzero(codes >= 0)
             block[rows, codes[rows]] = 1.0
         return self._notes(texts, missing, (codes < 0) & ~missing)
 
     def _notes(self, texts: Any, missing: Booleans, unseen: Booleans) -> list[Note]:
-        level = f'"{self.levels[0]}"' if len(self.levels) == 2 else "none of the known categories"
-        fate = f"counted as {level}"
+        # Of two levels, others lie between them.
+        between = f"another category, between {quoted(self.levels)}"
+        fate = f"counted as {between if len(self.levels) == 2 else 'none of the known categories'}"
         notes = []
         if unseen.any():
             levels = sorted(pc.unique(texts.filter(pa.array(unseen))).to_pylist())
@@ -176,7 +212,10 @@ class DateColumn:
     indicator
         Whether one more column says which dates were missing.
     dates
-        How dates are written, as for ``strptime``, where they were text in training.
+        How dates are written, as for ``strptime``, where they were text in training. Otherwise text is read only where
+        the year comes first or the month has its name.
+    zone
+        The time zone of training, in which times of other zones are read; None where times had none.
 
     Examples
     --------
@@ -196,6 +235,7 @@ class DateColumn:
     median: float | None = None
     indicator: bool = False
     dates: str | None = None
+    zone: str | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -204,10 +244,20 @@ class DateColumn:
         names = tuple(f"{self.name} ({word})" for word in words)
         return (*names, f"{self.name} {MISSING}") if self.indicator else names
 
-    def read(self, column: Any, *, markers: bool) -> Cells | Fault:
+    def read(self, column: Any, *, markers: bool, decimal: str = ".", training: bool = False) -> Cells | Fault:
         """Read a column of a new table as dates, or say why it cannot be."""
-        known = None if self.dates is None else Written(dates=self.dates)
-        return _read_as("dates", column, known, markers=markers)
+        written = replace(parse.PLAIN_DATES, dates=self.dates or parse.PLAIN_DATES.dates, zone=self.zone)
+        return _read_as("dates", column, written, markers=markers, refuse_dates=not training)
+
+    def reading_notes(self, column: Any) -> list[Note]:
+        """What is worth a note about how a column of a new table is written."""
+        if not kinds.is_timestamp(column.type) or (column.type.tz is None) == (self.zone is None):
+            return []
+        if self.zone is None:
+            template = 'times in column "{column}" have a time zone ({zone}), and had none in training; it is ignored'
+            return [Note("other-zone", template, column=self.name, zone=column.type.tz)]
+        template = 'times in column "{column}" have no time zone, and had one in training; they are read as of {zone}'
+        return [Note("other-zone", template, column=self.name, zone=self.zone)]
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block`` and return what is worth a note."""
@@ -225,18 +275,40 @@ class DateColumn:
         return _first_missing(self.name, missing, "filled with the median date")
 
 
-def _read_as(wanted: str, column: Any, written: Written | None, *, markers: bool) -> Cells | Fault:
-    """Read a column that held numbers or dates in training; text is written as there, unless it was not text there."""
-    if written is None:
-        found = parse.find_written(parse.written_texts(column))
-        written = found if found is not None and found.kind == wanted else None
-    cells = parse.check_column(column, markers=markers, category=False, fill=_FILL, written=written)
+def _read_as(wanted: str, column: Any, written: Written, *, markers: bool, refuse_dates: bool = False) -> Cells | Fault:
+    """Read a column that held numbers or dates in training; text is read cell by cell, whatever the others are."""
+    if fault := _odd_fault(wanted, column, written, markers=markers, refuse_dates=refuse_dates):
+        return fault
+    reading: dict[str, Any] = {"markers": markers, "category": False, "fill": _FILL}
+    cells = parse.check_column(column, **reading, written=written, zone=written.zone)
     if cells is None or isinstance(cells, Fault) or (kind := parse.kind_of(cells)) == wanted:
         return cells
-    if kind != "text":
-        return Fault(f"holds {kind}, and held {wanted} in training", f"write {wanted}")
-    text, row = parse.first_text(cells)
-    finding = f'holds text (the first is "{text}" in data row {row}), and held {wanted} in training'
+    return Fault(f"holds {kind}, and held {wanted} in training", f"write {wanted}")
+
+
+def _odd_fault(wanted: str, column: Any, written: Written, *, markers: bool, refuse_dates: bool) -> Fault | None:
+    """What is wrong with texts that are none of the ``wanted``, unless they may count as missing.
+
+    With ``markers`` they may, except for words or dates in all rows and, to ``refuse_dates``, dates of another format.
+    """
+    if (texts := parse.written_texts(column)) is None:
+        return None
+    values = written.read(texts)
+    odd = parse.is_missing(values, len(texts)) & np.asarray(texts.is_valid())
+    held = {row: texts[row].as_py() for row in np.flatnonzero(odd).tolist()}
+    held = {row: text for row, text in held.items() if not parse.is_marker_word(text)}
+    dated = next((row for row, text in held.items() if refuse_dates and parse.looks_dated(text)), None)
+    if dated is not None:
+        shown = f'"{held[dated]}" in data row {dated + 1}'
+        finding = f"holds dates that are not written as in training, {written.words} (the first is {shown})"
+        return Fault(finding, "write them as there or, wherever they come from, as year-month-day")
+    dates = wanted == "numbers" and bool(held) and not np.isnat(parse.PLAIN_DATES.read(pa.array(held.values()))).any()
+    foreign = dates or not any(map(str.isdigit, "".join(held.values())))
+    if not held or (markers and not (foreign and len(held) == len(texts) - texts.null_count)):
+        return None
+    row, text = next(iter(held.items()))
+    shown, held_then = f'(the first is "{text}" in data row {row + 1})', f"and held {wanted} in training"
+    finding = f"holds dates, {held_then} {shown}" if dates else f"holds text {shown}, {held_then}"
     return Fault(finding, f"write it as {wanted}")
 
 
@@ -313,6 +385,14 @@ class Encoded:
     form: CsvFormat | None = None
 
 
+def _as_written(column: InputColumn, table: Table, decimal: str) -> InputColumn:
+    """A column of plain numbers with the decimal mark that a training table of another place has."""
+    if not isinstance(column, NumberColumn) or column.decimal or column.name not in table.column_names:
+        return column
+    written = parse.find_written(parse.written_texts(table.column(column.name)), decimal=decimal)
+    return column if written is None or written.decimal in (None, ":") else replace(column, decimal=written.decimal)
+
+
 @dataclass(frozen=True)
 class TableEncoder:
     """Turns tables with numbers and texts into float matrices, always with the same columns.
@@ -330,6 +410,10 @@ class TableEncoder:
         a focal label it predicts for every domain.
     unused
         Columns of the training tables that are not used.
+    decimal
+        The decimal mark of the training files, which new files have where they do not show another.
+    optional
+        Input columns without any value in the focal domain: tables need not have them.
 
     Examples
     --------
@@ -337,9 +421,9 @@ class TableEncoder:
     >>> encoder.names
     ('age', 'sex=m')
     >>> encoder.encode({"sex": ["m", "f", "x"], "age": [30, 40, 50]}, "the table").X
-    array([[30.,  1.],
-           [40.,  0.],
-           [50.,  0.]])
+    array([[30. ,  1. ],
+           [40. ,  0. ],
+           [50. ,  0.5]])
     >>> TableEncoder.from_dict(encoder.to_dict()) == encoder
     True
     """
@@ -350,6 +434,8 @@ class TableEncoder:
     domain: str | None = None
     focal: str | None = None
     unused: tuple[str, ...] = ()
+    decimal: str = "."
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -367,7 +453,7 @@ class TableEncoder:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the columns that a table must have."""
+        """Names of the columns that a table has; those of :attr:`optional` may be absent."""
         return tuple(column.name for column in self.columns)
 
     @property
@@ -377,7 +463,15 @@ class TableEncoder:
         levels = tuple(column.name for column in self.columns if isinstance(column, written))
         return levels if self.domain is None else (*levels, self.domain)
 
-    def encode(self, table: Any, where: str = "the table", *, fill: str = "") -> Encoded:
+    def encode(
+        self,
+        table: Any,
+        where: str = "the table",
+        *,
+        fill: str = "",
+        decimal: str = ".",
+        training: bool = False,
+    ) -> Encoded:
         """Turn a table into numbers.
 
         Parameters
@@ -388,6 +482,12 @@ class TableEncoder:
             How errors and notes name the table.
         fill
             What to do about missing values, where training cannot be changed; by default, to train otherwise.
+        decimal
+            The decimal mark of numbers that are text, where training had none; of two marks, the second is read where
+            it cannot stand between thousands.
+        training
+            Whether these are the rows that the encoder was learned from: dates in other formats are missing there, and
+            refused elsewhere, since the dates around them may have been misread.
 
         Raises
         ------
@@ -401,13 +501,18 @@ class TableEncoder:
         faults: dict[str, Fault] = {}
         notes = self._notes(table, where)
         ends = np.cumsum([len(column.outputs) for column in self.columns])
+        absent = pa.chunked_array([pa.nulls(table.num_rows)])
         for column, block in zip(self.columns, np.split(X, ends[:-1], axis=1)):
-            cells = column.read(table.column(column.name), markers=self.impute)
+            raw = table.column(column.name) if column.name in table.column_names else absent
+            cells = column.read(raw, markers=self.impute, decimal=decimal, training=training)
             if isinstance(cells, Fault):
                 faults[column.name] = cells._replace(remedy=fill) if fill and cells.fillable else cells
-            else:
-                notes += parse.odd_notes(column.name, parse.odd_texts(table.column(column.name), cells))
-                notes += column.encode(cells, block)
+                continue
+            notes += parse.odd_notes(column.name, parse.odd_texts(raw, cells))
+            notes += parse.infinite_notes(column.name, raw)
+            if not isinstance(column, LevelColumn | EmbeddedColumn):
+                notes += column.reading_notes(raw)
+            notes += column.encode(cells, block)
         if faults:
             raise unusable_columns(faults, where)
         return Encoded(X, names, tuple(notes), table)
@@ -444,22 +549,30 @@ class TableEncoder:
         fill
             What to do about missing values.
         """
+        from mixtune.data._readers import read_file, read_table
+
         where = str(table) if isinstance(table, str | Path) else "the table"
-        table = self.table(table, csv=csv)
+        decimal = "."
+        if isinstance(table, str | Path):
+            text = self.text_columns
+            form = csv or read_file(table, text=text).form or UTF8
+            table, decimal = read_table(table, form, text=text), form.decimal
+        table = as_table(table, where)
         names = (*self.inputs, self.target.name)
-        if lost := [name for name in names if name not in table.column_names]:
+        if lost := [name for name in names if name not in table.column_names and name not in self.optional]:
             problem = f"{where} has no column {quoted(lost, 20)}, which {what} has"
             raise DataError(f"{problem}; add it, or rename one", code="no-column")
-        # The target is read as inputs of numbers are, decimal commas and all.
-        both = replace(self, columns=(*self.columns, NumberColumn(self.target.name)))
-        encoded = both.encode(table, where, fill=fill)
+        # Numbers that are text are read as in training tables, decimal commas and all.
+        columns = (*self.columns, NumberColumn(self.target.name))
+        both = replace(self, columns=tuple(_as_written(column, table, decimal) for column in columns))
+        encoded = both.encode(table, where, fill=fill, decimal=decimal)
         return encoded.X[:, :-1], encoded.X[:, -1], encoded.notes
 
     def _check_columns(self, table: Table, where: str) -> None:
         if table.num_rows == 0:
             raise DataError(f"{where} has no rows; pass at least one")
         inputs, found = set(self.inputs), set(table.column_names)
-        if lost := [name for name in self.inputs if name not in found]:
+        if lost := [name for name in self.inputs if name not in found and name not in self.optional]:
             free = [name for name in table.column_names if name not in inputs]
             hint = nearest(lost[0], free) if len(lost) == 1 and free else ""
             # Columns that are left over say little, unless one of them is nearly the one.
@@ -475,17 +588,11 @@ class TableEncoder:
             notes.append(Note("unknown-columns", template, where=where, columns=quoted(extra)))
         if self.domain not in table.column_names or self.focal is None:
             return notes
-        column = table.column(self.domain)
-        kind = column.type
-        # Fractions and truth values have more than one spelling; better no note than a wrong one.
-        spellings = kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind)
-        labels = None if spellings else parse.parse_column(column, markers=False, category=True)
-        if parse.is_texts(labels):
-            other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
-            template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
-            found = f'column "{self.domain}" of {where} has {parse.count_flags(other, "label")}'
-            notes += [Note("other-domains", template, labels=found, focal=self.focal)] if other.any() else []
-        return notes
+        codes, labels = column_labels(table.column(self.domain))
+        other = np.array([label is not None and label_key(label) != label_key(self.focal) for label in labels])[codes]
+        template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
+        found = f'column "{self.domain}" of {where} has {parse.count_flags(other, "label")}' if other.any() else ""
+        return notes + [Note("other-domains", template, labels=found, focal=self.focal)] * bool(found)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as a dict of plain values that JSON can hold."""
@@ -512,6 +619,7 @@ class TableEncoder:
                 raise _damaged("'columns' is not a list")
             added = _ADDED[spec["version"]]
             columns = tuple(_rebuild(_COLUMNS[column["kind"]], {**added, **column}) for column in spec["columns"])
+            spec = {**_ADDED_WHOLE[spec["version"]], **spec}
             return _rebuild(cls, spec, columns=columns, target=_rebuild(TargetColumn, spec["target"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise _damaged(f"{type(error).__name__} {error}") from error
@@ -520,7 +628,7 @@ class TableEncoder:
 _COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn, DateColumn, EmbeddedColumn)}
 #: The types that the values of a description may have, by the annotations of the fields.
 _TYPES: dict[str, set[type]] = {"str": {str}, "str | None": {str, NoneType}, "bool": {bool}, "int": {int}}
-_TYPES |= {"float | None": {int, float, NoneType}}
+_TYPES |= {"float | None": {int, float, NoneType}, "float": {int, float}}
 _TYPES |= {"tuple[str, ...]": {list}, "tuple[str, ...] | None": {list, NoneType}}
 #: What else must hold of some of them.
 _RANGES: dict[str, Any] = {
@@ -530,6 +638,8 @@ _RANGES: dict[str, Any] = {
     "parts": lambda parts: set(parts) <= set(parse.DATE_PARTS),
     "unit": lambda unit: unit is None or 0 < len(unit) <= _LONGEST_UNIT,
     "decimal": lambda mark: mark in (None, ".", ",", ":"),
+    "share": lambda share: 0 <= share <= 1,
+    "zone": lambda zone: zone is None or parse.is_zone(zone),
     "dates": lambda written: written is None or written in parse.DATE_FORMATS,
     "origin": lambda day: re.fullmatch(r"\d{4}-\d{2}-\d{2}", day),
 }
@@ -541,7 +651,7 @@ def _with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _rebuild(cls: Any, spec: Mapping[str, Any], **known: Any) -> Any:
     """Build a dataclass from its description; a list must hold distinct texts and becomes a tuple."""
-    for name, kind in ((field.name, str(field.type)) for field in fields(cls) if field.name not in known):
+    for name, kind in ((each.name, str(each.type)) for each in fields(cls) if each.name not in known):
         value = spec[name]
         # Not isinstance: a truth value is an int as well.
         fits = type(value) in _TYPES[kind] and (not isinstance(value, float) or math.isfinite(value))

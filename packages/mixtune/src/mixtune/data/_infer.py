@@ -41,13 +41,22 @@ _IDENTIFIER = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One training table, how messages and notes name it, its decimal mark, and its targets once they are known."""
+    """One training table, how messages and notes name it, its decimal mark, and its targets once they are known.
+
+    ``whole`` flags the rows that are no copies of earlier ones, where there are copies.
+    """
 
     where: str
     table: Table
     y: Any = ()
     decimal: str = "."
     name: str = "the table"
+    whole: Booleans | None = None
+
+    @property
+    def copies(self) -> int:
+        """How many rows repeat others."""
+        return 0 if self.whole is None else int((~self.whole).sum())
 
     def keep(self, rows: Booleans, y: Floats) -> Part:
         """Keep the flagged rows and their targets; the name says so, since rows are counted anew."""
@@ -62,6 +71,9 @@ class _Read(NamedTuple):
     cells: list[Any]  # Cells or a Fault
     written: Written | None
     notes: list[Note]
+    #: The time zone of its times, and how it is written where it is not text.
+    zone: str | None = None
+    measure: Written = Written()
 
 
 class _Found(NamedTuple):
@@ -126,6 +138,7 @@ def infer_columns(
             faults[name] = fault
             continue
         known = [cells for cells in read.cells if cells is not None]
+        first = [_whole(cells, part) for cells, part in zip(read.cells, parts) if cells is not None]
         if not known:
             notes.append(Note("empty-column", 'column "{column}" has no values and is left out', column=name))
             continue
@@ -133,7 +146,8 @@ def infer_columns(
         if name in (embedded or {}):
             found = _infer_embedded(name, known, missing, *(embedded or {})[name])
         else:
-            found = _infer_column(name, known, missing, read, impute=impute, max_levels=max_levels, keep=name in keep)
+            options: dict[str, Any] = {"impute": impute, "max_levels": max_levels, "keep": name in keep}
+            found = _infer_column(name, known, missing, read, first, **options)
         notes += found.notes
         columns += [] if found.column is None else [found.column]
         filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
@@ -158,21 +172,38 @@ def left_out(name: str, finding: str) -> Note:
     return Note("left-out", 'column "{column}" {finding}; it is left out', column=name, finding=finding)
 
 
+def _whole(cells: Cells, part: Part) -> Cells:
+    """The cells of rows that are no copies: copies would hide that a column has another value in every row."""
+    if part.whole is None:
+        return cells
+    return cells.filter(pa.array(part.whole)) if parse.is_texts(cells) else cells[part.whole]
+
+
 def _infer_column(
-    name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool, max_levels: int, keep: bool
+    name: str,
+    known: Sequence[Any],
+    missing: int,
+    read: _Read,
+    first: Sequence[Any],
+    *,
+    impute: bool,
+    max_levels: int,
+    keep: bool,
 ) -> _Found:
-    """What one column becomes."""
+    """What one column becomes; the ``first`` cells are those of rows that are no copies."""
     if parse.is_texts(known[0]):
-        return _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
+        found = _infer_levels(name, known, missing, first, max_levels=max_levels, keep=keep)
+        return found._replace(notes=[*read.notes, *found.notes])
     if parse.is_dates(known[0]):
         return _infer_dates(name, known, missing, read, impute=impute)
-    if not keep and not missing and (finding := _identifies(name, known)):
+    if not keep and not missing and (finding := _identifies(name, first)):
         return _Found(None, [_unused_note(name, finding)])
     # The median of very many rows takes time, and is of use only where missing values are filled in.
     median = float(np.nanmedian(np.concatenate(known))) if impute else None
-    how = read.written or Written()
+    how = read.written or read.measure
     notes = read.notes if missing else [*read.notes, *constant_notes(name, known)]
-    return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=how.decimal, unit=how.unit), notes, missing)
+    column = NumberColumn(name, median, missing > 0, decimal=how.decimal, unit=how.unit, signs=how.signs)
+    return _Found(column, notes, missing)
 
 
 def _infer_embedded(name: str, known: Sequence[Any], missing: int, content: str, network: str) -> _Found:
@@ -195,7 +226,7 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
         return _Found(None, [left_out(name, f"is {origin} in every row")])
     median = float(np.median(values["days"])) if impute else None
     written = None if read.written is None else read.written.dates
-    column = DateColumn(name, parts, origin, median, indicator=missing > 0, dates=written)
+    column = DateColumn(name, parts, origin, median, indicator=missing > 0, dates=written, zone=read.zone)
     template = 'column "{column}" holds dates{read}; it became {parts}'
     made = ", ".join(f"days since {origin}" if part == "days" else part for part in parts)
     words = "" if read.written is None else f" (read as {read.written.words})"
@@ -203,14 +234,17 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
     return _Found(column, [note, *read.notes], missing)
 
 
-def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: int, keep: bool) -> _Found:
+def _infer_levels(
+    name: str, known: Sequence[Any], missing: int, first: Sequence[Any], *, max_levels: int, keep: bool
+) -> _Found:
     """The levels of a column of text; texts that differ in most rows are left out, the rarest of too many joined."""
     counts = pc.value_counts(pa.chunked_array(known, pa.large_string()).drop_null())
     found = {each["values"]: each["counts"] for each in counts.to_pylist()}
     rows, marked = sum(found.values()), bool(missing) or MISSING in found
     levels = sorted(level for level in found if level != MISSING)
-    if not keep and rows >= _FEW_ROWS and (len(found) == rows or (len(found) > max_levels and 2 * len(found) > rows)):
-        finding = f"has {len(found):,} different texts in {rows:,} rows (such as {quoted(levels[:2])})"
+    held = sum(len(cells) - cells.null_count for cells in first)
+    if not keep and held >= _FEW_ROWS and (len(found) == held or (len(found) > max_levels and 2 * len(found) > held)):
+        finding = f"has {len(found):,} different texts in {held:,} rows (such as {quoted(levels[:2])})"
         blanks = sum(level.count(" ") for level in levels) / len(levels)
         return _Found(None, [_unused_note(name, finding, "free-text" if blanks >= _FREE_TEXT else "identifier")])
     if not levels or (len(found) == 1 and not missing):
@@ -229,7 +263,10 @@ def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: 
             Note("joined-levels", template, column=name, count=len(levels), kept=len(often), other=OTHER, fix=fix)
         )
         levels = [*sorted(level for level in often if level != OTHER), OTHER]
-    return _Found(LevelColumn(name, (*levels, MISSING) if marked else tuple(levels)), notes, missing)
+    levels = [*levels, MISSING] if marked else levels
+    # Of more than two levels, one that is new is none of them.
+    share = 1 - found[levels[0]] / rows if len(levels) == 2 and not marked else 0.5
+    return _Found(LevelColumn(name, tuple(levels), share), notes, missing)
 
 
 def _unused_note(name: str, finding: str, code: str = "identifier") -> Note:
@@ -313,12 +350,51 @@ def _read_column(
     held = [] if category else [texts for each in raw if (texts := parse.written_texts(each)) is not None]
     joined = pa.chunked_array(held, pa.large_string()).combine_chunks() if held else None
     written = parse.find_written(joined, decimal=parts[0].decimal)
+    zone, notes = _common_zone(name, raw, joined if written is not None and written.dates else None)
+    if written is not None:
+        signs = None if written.decimal is None else parse.all_signs(joined, written.decimal)
+        written = replace(written, signs=signs, zone=zone)
     reading: dict[str, Any] = {"markers": markers, "category": category, "fill": fill, "noun": noun, "written": written}
-    cells = [parse.check_column(column, **reading) for column in raw]
-    notes = [] if written is None else _written_notes(name, joined, written, raw, cells)
+    cells = [parse.check_column(column, **reading, zone=zone) for column in raw]
+    notes += [] if written is None else _written_notes(name, joined, written, raw, cells)
+    notes += _joined_notes(name, raw) if any(map(parse.is_texts, cells)) else []
     # Decimal commas of the whole file are told once, with the file.
     told = [note for note in notes if not (note.code == "decimal-commas" and parts[0].decimal == ",")]
-    return _Read(cells, written, told)
+    return _Read(cells, written, told, zone, _measure(raw))
+
+
+def _joined_notes(name: str, raw: Sequence[Any]) -> list[Note]:
+    """Say which texts count as one since they differ only in spaces around them or in how characters are composed."""
+    texts = [column.cast(pa.large_string()) for column in raw if parse.is_text(column.type)]
+    spellings: dict[str, list[str]] = {}
+    for text in pc.unique(pa.chunked_array(texts, pa.large_string())).drop_null().to_pylist():
+        spellings.setdefault(parse.plain_text(text), []).append(text)
+    joined = {text: found for text, found in spellings.items() if text and len(found) > 1}
+    template = (
+        'column "{column}" has texts that differ only in spaces around them or in how characters are composed; they '
+        "count as one: {texts}"
+    )
+    return [Note("joined-texts", template, column=name, texts=quoted(sorted(joined)))] if joined else []
+
+
+def _measure(raw: Sequence[Any]) -> Written:
+    """How times of day and durations are written that are no text."""
+    if any(kinds.is_time(column.type) for column in raw):
+        return Written(decimal=":")
+    return Written(unit="days") if any(kinds.is_duration(column.type) for column in raw) else Written()
+
+
+def _common_zone(name: str, raw: Sequence[Any], texts: Any) -> tuple[str | None, list[Note]]:
+    """The time zone in which all times are read: that of the most rows, of equally many the last of the alphabet."""
+    rows: dict[str, int] = {}
+    for column in raw:
+        if kinds.is_timestamp(column.type) and column.type.tz:
+            rows[column.type.tz] = rows.get(column.type.tz, 0) + len(column)
+    zone = max(sorted(rows, reverse=True), key=rows.__getitem__, default=None)
+    zone = zone or (None if texts is None else parse.common_zone(texts))
+    several = len(rows) > 1 or (texts is not None and parse.has_other_zones(texts, zone))
+    template = 'times in column "{column}" have several time zones; they are read in {zone}'
+    return zone, [Note("time-zones", template, column=name, zone=zone)] if several else []
 
 
 def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], cells: Sequence[Any]) -> list[Note]:

@@ -12,8 +12,9 @@ rows in the same way. What does not fit the rule counts as missing, and is repor
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,6 +40,11 @@ _MARKER_WORDS = ("*", "none", "nil", "missing", "unknown", "not available", "not
 #: A number such as 1,5.
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 _LARGEST_EXACT = 2**53
+#: Characters without width, which editors and other programs leave at the ends of texts; and what counts as space.
+_INVISIBLE = "\ufeff\u200b\u2060"
+_AROUND = (
+    "".join(map(chr, (*range(9, 14), *range(28, 33), 133, 160, 8239, 8287, 12288, *range(8192, 8203)))) + _INVISIBLE
+)
 
 _USE_DAYS = "turn dates into numbers, such as the year or the days since a fixed day"
 _FILL_ROWS = "fill or drop the rows with missing or infinite values"
@@ -136,7 +142,7 @@ def parse_numbers(column: Any) -> np.ndarray[Any, Any] | Fault:
     >>> parse_numbers(pa.chunked_array([["a", "2"]])).finding
     'holds text: 1 of 2 rows is not a number (the first is "a" in data row 1), which may mark missing values'
     """
-    column = _decoded(column) if kinds.is_dictionary(column.type) else column
+    column = decoded(column) if kinds.is_dictionary(column.type) else column
     kind = column.type
     if is_text(kind):
         return _describe_text(column)
@@ -155,7 +161,7 @@ def parse_numbers(column: Any) -> np.ndarray[Any, Any] | Fault:
 
 
 def parse_column(
-    column: Any, *, markers: bool, category: bool = False, written: Written | None = None
+    column: Any, *, markers: bool, category: bool = False, written: Written | None = None, zone: str | None = None
 ) -> Cells | Fault:
     """Parse one column as numbers, dates or texts, or say why it is none of them.
 
@@ -172,6 +178,8 @@ def parse_column(
         Whether the values are categories, even if they are whole numbers.
     written
         How numbers or dates are written, where they are text; what is written otherwise counts as missing.
+    zone
+        The time zone in which times that have one are read; by default their own.
 
     Examples
     --------
@@ -183,7 +191,7 @@ def parse_column(
     ['red', None]
     """
     if kinds.is_dictionary(column.type):
-        column, category = _decoded(column), True
+        column, category = decoded(column), True
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     kind = column.type
@@ -193,7 +201,7 @@ def parse_column(
             return texts
         return _truth_values(texts) if written is None else _exact(texts, written)
     if kinds.is_temporal(kind) and not category:
-        return _parse_times(column)
+        return _parse_times(column, zone)
     if not (_is_numeric(kind) or kinds.is_null(kind) or kinds.is_temporal(kind)):
         return Fault(
             f"holds {kind}, neither numbers nor text", "spread such values over columns of their own", skip=True
@@ -213,6 +221,30 @@ def parse_column(
         return Fault("holds fractions where categories are expected", "write categories as text or whole numbers")
 
 
+def plain_text(text: str) -> str:
+    """A name or label without space around it, composed as Unicode's NFC has it: "e" with an accent is one letter.
+
+    Examples
+    --------
+    >>> plain_text(" cafe\u0301 ") == "caf\u00e9"
+    True
+    """
+    return unicodedata.normalize("NFC", text).strip(_AROUND)
+
+
+def plain_texts(texts: Any) -> Any:
+    """The same for a column of text.
+
+    Examples
+    --------
+    >>> plain_texts(pa.array([" cafe\u0301 "])).to_pylist() == ["caf\u00e9"]
+    True
+    """
+    if not pc.all(pc.string_is_ascii(texts)).as_py():
+        texts = pc.utf8_trim(pc.utf8_normalize(texts, form="NFC"), characters=_INVISIBLE)
+    return pc.utf8_trim_whitespace(texts)
+
+
 def read_texts(column: Any, *, markers: bool) -> Texts | Fault | None:
     """Strip the texts of a column and put null for blank ones and, if asked to, for markers; None if nothing is left.
 
@@ -222,7 +254,7 @@ def read_texts(column: Any, *, markers: bool) -> Texts | Fault | None:
     ['red', None, None]
     """
     try:
-        texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+        texts = plain_texts(column.cast(pa.large_string()))
     except pa.ArrowInvalid:
         return Fault("holds bytes that are not text in UTF-8", "write it as text", skip=True)
     words = pa.array(["", *(MARKERS if markers else ())], pa.large_string())
@@ -244,21 +276,23 @@ def check_column(
     fill: str | Wording,
     noun: str = "missing value",
     written: Written | None = None,
+    zone: str | None = None,
 ) -> Cells | Fault:
     """Parse one column, and refuse missing values where they are not to be filled in.
 
     Parameters
     ----------
-    column, markers, category, written
+    column, markers, category, written, zone
         As for :func:`parse_column`; with ``markers``, missing values are allowed.
     fill, noun
         What to do about missing values, and what the error calls them.
     """
-    cells = parse_column(column, markers=markers, category=category, written=written)
+    reading: dict[str, Any] = {"category": category, "written": written, "zone": zone}
+    cells = parse_column(column, markers=markers, **reading)
     if markers or isinstance(cells, Fault) or not (missing := is_missing(cells, len(column))).any():
         return cells
     # As many as would be filled in, so that markers count beside blank cells.
-    marked = parse_column(column, markers=True, category=category, written=written)
+    marked = parse_column(column, markers=True, **reading)
     missing = missing if isinstance(marked, Fault) else is_missing(marked, len(column))
     shown = column[int(missing.argmax())].as_py()
     mark = f', "{shown}"' if isinstance(shown, str) and shown.strip() else ""
@@ -280,7 +314,7 @@ def inexact_integer(texts: Texts) -> str | None:
     return next((text for text, its in digits.items() if (len(its), its) > (len(largest), largest)), None)
 
 
-def _decoded(column: Any) -> Any:
+def decoded(column: Any) -> Any:
     """The values of a dictionary column."""
     # Arrow cannot decode a dictionary of text views, which is what polars has for categories.
     view = str(column.type.value_type) == "string_view"
@@ -317,10 +351,17 @@ def _describe_text(column: Any) -> Fault:
 
 def _truth_values(texts: Texts) -> Cells:
     """Numbers for texts that are all true or false, as a table of objects may have them; other texts as they are."""
-    low = pc.utf8_lower(texts)
-    if not pc.all(pc.is_in(low.drop_null(), value_set=pa.array(["true", "false"], pa.large_string()))).as_py():
+    truths = _truths(texts)
+    if truths.null_count > texts.null_count:
         return texts
-    return pc.fill_null(low.cast(pa.bool_()).cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+    return pc.fill_null(truths, np.nan).to_numpy(zero_copy_only=False)
+
+
+def _truths(texts: Texts) -> Any:
+    """1 for "true" and 0 for "false", null for other texts."""
+    low = pc.utf8_lower(texts)
+    known = pc.is_in(low, value_set=pa.array(["true", "false"], pa.large_string()))
+    return pc.if_else(known, low, None).cast(pa.bool_()).cast(pa.float64())
 
 
 def odd_texts(column: Any, cells: Cells) -> list[str]:
@@ -335,7 +376,18 @@ def odd_texts(column: Any, cells: Cells) -> list[str]:
     if not isinstance(cells, np.ndarray) or (texts := written_texts(column)) is None:
         return []
     odd = texts.filter(pa.array(is_missing(cells, len(texts)))).drop_null().to_pylist()
-    return [text for text in odd if text.lower() not in _MARKER_WORDS]
+    return [text for text in odd if not is_marker_word(text)]
+
+
+def is_marker_word(text: str) -> bool:
+    """Whether a text marks a missing value in a column of numbers or dates.
+
+    Examples
+    --------
+    >>> is_marker_word("Unknown"), is_marker_word("many")
+    (True, False)
+    """
+    return text.lower() in _MARKER_WORDS
 
 
 def odd_notes(name: str, odd: Sequence[str]) -> list[Note]:
@@ -352,19 +404,52 @@ def odd_notes(name: str, odd: Sequence[str]) -> list[Note]:
     return [Note("odd-texts", template, column=name, count=count, texts=shown, counts=counts)] if odd else []
 
 
+def infinite_notes(name: str, column: Any) -> list[Note]:
+    """Say that infinite numbers of a column count as missing.
+
+    Examples
+    --------
+    >>> infinite_notes("size", pa.chunked_array([[1.0, float("inf")]]))
+    ['column "size" has 1 infinite value in 2 rows (the first in data row 2), which count as missing']
+    """
+    if not kinds.is_floating(column.type):
+        return []
+    infinite = pc.fill_null(pc.is_inf(column), False).to_numpy()
+    template = 'column "{column}" has {values}, which count as missing'
+    values = count_flags(infinite, "infinite value") if infinite.any() else ""
+    return [Note("infinite-values", template, column=name, values=values)] if values else []
+
+
+def is_zone(zone: str) -> bool:
+    """Whether there is a time zone of this name.
+
+    Examples
+    --------
+    >>> is_zone("Europe/Berlin"), is_zone("+02:00"), is_zone("Atlantis")
+    (True, True, False)
+    """
+    try:
+        pc.local_timestamp(pa.array([0], pa.timestamp("s", zone)))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def _exact(texts: Texts, written: Written) -> Cells | Fault:
     """Read numbers or dates that are written as text; long whole numbers are refused, since they would be rounded."""
     found = inexact_integer(texts) if written.dates is None else None
     return inexact(found) if found else written.read(texts)
 
 
-def _parse_times(column: Any) -> Cells:
-    """Dates in seconds, times of day in hours, durations in days."""
+def _parse_times(column: Any, zone: str | None) -> Cells:
+    """Dates in seconds, times of day in hours, durations in days; times with a time zone as clocks in a zone show."""
     kind = column.type
     if column.null_count == len(column):
         return None
     if kinds.is_date(kind) or kinds.is_timestamp(kind):
-        seconds = pc.local_timestamp(column) if getattr(kind, "tz", None) else column
+        own = getattr(kind, "tz", None)
+        moved = column.cast(pa.timestamp(kind.unit, zone)) if own and zone else column
+        seconds = pc.local_timestamp(moved) if own else column
         return seconds.cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False)
     if kinds.is_time(kind):
         ticks, unit = column.cast(pa.time64("us")).cast(pa.int64()), 3600e6
@@ -426,6 +511,9 @@ _WITH_UNIT = rf"^[+-]?\d[\d.,{_SPACES}]*(?P<unit>[a-zA-Zµ°Ω][a-zA-Zµ°Ω²³
 #: The part of the rows that must have the same unit.
 _SAME_UNIT = 0.9
 _SKIPPED = {"%": r"%", "currency": _CURRENCY, "<, > or +": rf"^{_BOUND}|\+$"}
+#: What else numbers may be read without, by their decimal mark: minus signs of accountants, and marks of thousands.
+_BRACKETS = r"^\D{0,4}\(.*\d.*\)$|\d-$"
+_THOUSANDS = {".": rf"\d[,{_SPACES}]\d{{3}}", ",": rf"\d[.{_SPACES}]\d{{3}}"}
 
 _DAY = r"\d{1,2}"
 _MONTH = (
@@ -451,6 +539,7 @@ DATE_FORMATS = tuple(day + clock for day in _DAYS for clock in _CLOCKS)
 _CLEAR = tuple(each for each in DATE_FORMATS if each.startswith("%Y") or "%b" in each)
 #: Fractions of a second and time zones, which are cut off, and the T of ISO 8601.
 _REST = r"(:\d{2})[.,]\d+|(:\d{2}) ?(?:Z|UTC|[+-]\d{2}:?\d{2})$"
+_ZONE = r":\d{2}(?:[.,]\d+)? ?(?P<zone>Z|UTC|[+-]\d{2}:?\d{2})$"
 
 
 @dataclass(frozen=True)
@@ -466,12 +555,22 @@ class Written:
         year, or name the month.
     unit
         What follows each number, or None.
+    signs
+        Which of :func:`signs` numbers may have, or None for any; with others, they are missing.
+    zone
+        The time zone in which dates that name one are read, such as "+02:00", or None for their own.
+    either
+        Whether numbers may have the other decimal mark, where it cannot stand between thousands.
 
     Examples
     --------
     >>> texts = pa.array(["1.234,50 €", "99,00 €", "free"], pa.large_string())
     >>> Written(decimal=",").read(texts)
     array([1234.5,   99. ,    nan])
+    >>> Written(decimal=",", signs=("€",)).read(texts)
+    array([nan, 99., nan])
+    >>> PLAIN.read(pa.array(["99.5", "50%", "0:30", "<0.5", "1,234"], pa.large_string()))
+    array([99.5,  nan,  nan,  nan,  nan])
     >>> Written(decimal=".").read(pa.array(["($5.50)", "−3", "7-", "<0.5"], pa.large_string()))
     array([-5.5, -3. , -7. ,  0.5])
     >>> Written(decimal=":").read(pa.array(["1:30", "0:00:36"], pa.large_string()))
@@ -484,6 +583,9 @@ class Written:
     decimal: str | None = None
     dates: str | None = None
     unit: str | None = None
+    signs: tuple[str, ...] | None = field(default=None, repr=False)
+    zone: str | None = field(default=None, repr=False)
+    either: bool = field(default=False, repr=False)
 
     @property
     def kind(self) -> str:
@@ -493,12 +595,27 @@ class Written:
     def read(self, texts: Any) -> Floats | Dates:
         """Read texts; what is written otherwise is missing (NaN or NaT)."""
         if self.dates is not None:
-            values = _mixed_dates(texts, self.dates)
+            values = _mixed_dates(texts, self.dates, self.zone)
         else:
-            values = _numbers(_without_unit(_signed(texts), self.unit), self.decimal or ".")
+            values = self._numbers(texts)
         missing = np.datetime64("NaT") if self.dates is not None else np.nan
         found = values.to_numpy(zero_copy_only=False)
         return np.where(np.asarray(values.is_null()), missing, found)
+
+    def _numbers(self, texts: Any) -> Any:
+        mark, plain = self.decimal or ".", _without_unit(_signed(texts), self.unit)
+        values = self._signed_as_told(texts, _numbers(plain, mark), mark)
+        if self.either:
+            clear = pc.invert(pc.match_substring_regex(plain, AMBIGUOUS))
+            others = _numbers(pc.if_else(clear, plain, None), _OTHER_MARK[mark])
+            values = pc.coalesce(values, self._signed_as_told(texts, others, _OTHER_MARK[mark]))
+        return pc.coalesce(values, _truths(texts)) if self.signs == () else values
+
+    def _signed_as_told(self, texts: Any, values: Any, mark: str) -> Any:
+        """The same numbers without those that have other signs."""
+        if self.signs is None or mark == ":":
+            return values
+        return pc.if_else(_has_others(texts, self.signs, mark), None, values)
 
     @property
     def words(self) -> str:
@@ -514,6 +631,15 @@ class Written:
         for code, name in {**names, "%M": "minute", "%S": "second", "%p": "AM/PM"}.items():
             words = words.replace(code, name)
         return words
+
+
+#: A number that is 1.234 to some and 1234 to others.
+AMBIGUOUS = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
+_OTHER_MARK = {".": ",", ",": "."}
+#: Numbers as programs write them.
+PLAIN = Written(decimal=".", signs=())
+#: How dates are read that were no text in training: with the year first, or with the month by its name.
+PLAIN_DATES = Written(dates="%Y-%m-%d")
 
 
 def date_parts(days: Any, origin: str) -> dict[str, Floats]:
@@ -577,7 +703,7 @@ def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
     best = max(dates, key=dates.__getitem__, default=None)
     if best is not None and 2 * share(_mixed_dates(distinct, best)) > rows.sum():
         return Written(dates=best)
-    marks = (decimal, {".": ",", ",": "."}[decimal], ":")
+    marks = (decimal, _OTHER_MARK[decimal], ":")
     distinct = _signed(distinct)
     for unit in (None, _common_unit(distinct, rows)):
         plain = _without_unit(distinct, unit)
@@ -611,6 +737,52 @@ def signs(texts: Any) -> list[str]:
     ['%']
     """
     return [name for name, look in _SKIPPED.items() if pc.any(pc.match_substring_regex(texts, look)).as_py()]
+
+
+def mixed_marks(texts: Any, mark: str) -> tuple[str, str] | None:
+    """A number that only the other decimal mark reads, and one that both read, differently; None unless both occur.
+
+    Examples
+    --------
+    >>> mixed_marks(pa.array(["2,5", "1.234", "3"], pa.large_string()), ".")
+    ('2,5', '1.234')
+    """
+    other = Written(decimal=_OTHER_MARK[mark], signs=())
+    unclear = pc.match_substring_regex(texts, AMBIGUOUS)
+    clear = pc.and_(np.isnan(Written(decimal=mark, signs=()).read(texts)), ~np.isnan(other.read(texts)))
+    clear = pc.and_(clear, pc.fill_null(pc.invert(unclear), False))
+    found = [texts.filter(pc.fill_null(flags, False)) for flags in (clear, unclear)]
+    return (found[0][0].as_py(), found[1][0].as_py()) if all(map(len, found)) else None
+
+
+def all_signs(texts: Any, mark: str) -> tuple[str, ...]:
+    """The signs that numbers are read without, each currency by itself, and whether thousands are marked.
+
+    Examples
+    --------
+    >>> all_signs(pa.array(["$5", "1,234 €", "(3)"], pa.large_string()), ".")
+    ('( )', 'thousands', '$', '€')
+    """
+    if mark == ":":
+        return ()
+    held = [name for name, look in _looks(mark).items() if pc.any(pc.match_substring_regex(texts, look)).as_py()]
+    currencies = pc.struct_field(pc.extract_regex(texts, f"(?P<sign>{_CURRENCY})"), "sign")
+    return (*held, *sorted(pc.unique(currencies.drop_null()).to_pylist()))
+
+
+def _looks(mark: str) -> dict[str, str]:
+    return {"%": "%", "<, > or +": _SKIPPED["<, > or +"], "( )": _BRACKETS, "thousands": _THOUSANDS[mark]}
+
+
+def _has_others(texts: Any, signs: Sequence[str], mark: str) -> Any:
+    """Flag the texts with other signs than these."""
+    others = [look for name, look in _looks(mark).items() if name not in signs]
+    currencies = pc.struct_field(pc.extract_regex(texts, f"(?P<sign>{_CURRENCY})"), "sign")
+    known = pc.is_in(currencies, value_set=pa.array(signs, pa.large_string()))
+    found = pc.and_(currencies.is_valid(), pc.invert(known))
+    for look in others:
+        found = pc.or_(found, pc.fill_null(pc.match_substring_regex(texts, look), False))
+    return found
 
 
 def _common_unit(distinct: Any, rows: Any) -> str | None:
@@ -651,7 +823,47 @@ def _look(written: str) -> str:
     return f"(?i)^{look}$"
 
 
-def _dates(texts: Any, written: str | None) -> Any:
+def common_zone(texts: Any) -> str | None:
+    """The time zone that most texts name, of equally many the last; None where none does.
+
+    Examples
+    --------
+    >>> common_zone(pa.array(["2020-01-02 10:00:05+0200", "2020-01-03T11:00:00Z", "12:30"], pa.large_string()))
+    '+02:00'
+    """
+    ends = pc.struct_field(pc.extract_regex(texts, _ZONE), "zone").drop_null().to_pylist()
+    zones = ["+00:00" if end in ("Z", "UTC") else f"{end[:3]}:{end[-2:]}" for end in ends]
+    return max(sorted(set(zones), reverse=True), key=zones.count) if zones else None
+
+
+def has_other_zones(texts: Any, zone: str | None) -> bool:
+    """Whether texts name several time zones.
+
+    Examples
+    --------
+    >>> has_other_zones(pa.array(["2020-01-02 10:00+02:00", "2020-01-03 11:00Z"], pa.large_string()), "+02:00")
+    True
+    """
+    ends = pc.unique(pc.struct_field(pc.extract_regex(texts, _ZONE), "zone").drop_null())
+    return zone is not None and any(common_zone(pa.array([f":00{end}"])) != zone for end in ends.to_pylist())
+
+
+def _in_zone(texts: Any, local: Any, zone: str) -> Any:
+    """Local times in a zone, for texts that name the zone of theirs."""
+    ends = pc.struct_field(pc.extract_regex(texts, _ZONE), "zone")
+    if ends.null_count == len(ends):
+        return local
+    signed = pc.replace_substring_regex(ends, r"^(?:Z|UTC)$", "+00:00")
+    minutes = [
+        None if end is None else (60 * int(end[1:3]) + int(end[-2:])) * (-1 if end[0] == "-" else 1)
+        for end in signed.to_pylist()
+    ]
+    since = pc.multiply(pa.array(minutes, pa.int64()), 60).cast(pa.duration("s"))
+    moved = pc.assume_timezone(pc.subtract(local, since), "UTC").cast(pa.timestamp("s", zone))
+    return pc.if_else(ends.is_valid(), pc.local_timestamp(moved), local)
+
+
+def _dates(texts: Any, written: str | None, zone: str | None = None) -> Any:
     """Dates as timestamps, null for what is written otherwise; the calendar must know the day."""
     plain = texts
     if "%H" in (form := written or "") or "%I" in form:
@@ -664,23 +876,40 @@ def _dates(texts: Any, written: str | None) -> Any:
         plain = pc.replace_substring_regex(plain, r"([a-zA-Z])\.", r"\1")
     fits = pc.match_substring_regex(plain, _look(form))
     found = pc.strptime(pc.if_else(fits, plain, None), format=form, unit="s", error_is_null=True)
+    if zone is not None and ("%H" in form or "%I" in form):
+        # The day below is that of the text.
+        moved = _in_zone(texts, found, zone)
+    else:
+        moved = found
     if "%d" not in form:
-        return found
+        return moved
     # The 30th of February would become a day in March.
     days = pc.struct_field(pc.extract_regex(plain, _look(form)), "day").cast(pa.int64())
-    return pc.if_else(pc.equal(days, pc.day(found)), found, None)
+    return pc.if_else(pc.equal(days, pc.day(found)), moved, None)
 
 
-def _mixed_dates(texts: Any, written: str) -> Any:
+def looks_dated(text: str) -> bool:
+    """Whether a text is a date in any format that is known.
+
+    Examples
+    --------
+    >>> looks_dated("03/04/2021"), looks_dated("soon")
+    (True, False)
+    """
+    one = pa.array([text], pa.large_string())
+    return any(_dates(one, form).null_count == 0 for form in _formats(one))
+
+
+def _mixed_dates(texts: Any, written: str, zone: str | None = None) -> Any:
     """Dates in this format, and others where no day can be taken for a month."""
-    found = _dates(texts, written)
+    found = _dates(texts, written, zone)
     day = written.partition(" %H")[0].partition(" %I")[0]
     others = *(day + clock for clock in _CLOCKS), *_CLEAR
     for other in others if found.null_count > texts.null_count else ():
         unread = pc.if_else(found.is_null(), texts, None)
         if unread.null_count == len(unread):
             break
-        found = pc.coalesce(found, _dates(unread, other))
+        found = pc.coalesce(found, _dates(unread, other, zone))
     return found
 
 

@@ -24,7 +24,7 @@ from mixtune._messages import Note, Wording, counted_note, quoted
 from mixtune.checks import import_extra
 from mixtune.data._csv_files import UTF8, CsvFormat, FileTable, detect_csv, plain_name, read_csv
 from mixtune.data._parse_column import Fault, phrase
-from mixtune.data._tables import Table, check_names, is_table, records_table
+from mixtune.data._tables import Table, check_names, composed, is_table, records_table
 from mixtune.errors import DataError, ParameterError
 
 #: What stands for standard input.
@@ -91,7 +91,8 @@ def file_label(path: Path) -> str:
     ('north', 'south')
     """
     ending, shown = "".join(_endings(path)), shown_path(path)
-    return shown.name[: -len(ending)] if ending else shown.stem
+    # Some systems take the accents of file names apart.
+    return composed(shown.name[: -len(ending)] if ending else shown.stem)
 
 
 def shown_path(path: Path) -> Path:
@@ -113,6 +114,7 @@ def read_file(
     decimal: str | None = None,
     text: Sequence[str] = (),
     expected: Sequence[str] = (),
+    as_written: bool = False,
 ) -> FileTable:
     """Read a file as it comes: what is not known of a CSV file is found out, and small damage is mended with a note.
 
@@ -126,6 +128,8 @@ def read_file(
         Columns of a CSV file to read as they are written.
     expected
         Other columns that the file should have, which help to find out the separator.
+    as_written
+        Whether to read all columns of a CSV file as they are written.
 
     Examples
     --------
@@ -145,7 +149,8 @@ def read_file(
         kind = _KINDS.get(ending) or _guess_kind(data, path)
         form: CsvFormat | None = None
         if kind == "csv":
-            table, form, notes = detect_csv(data, path, text, **given, tabs=ending in _TABS, expected=expected)
+            given |= {"tabs": ending in _TABS, "expected": expected, "as_written": as_written}
+            table, form, notes = detect_csv(data, path, text, **given)
         else:
             table, notes = _read_typed(data, path, kind)
         table, renamed = _distinct_names(table, path)
@@ -187,6 +192,7 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
             table = read_csv(data, path, form, text, tabs=ending in _TABS)
         else:
             table, _ = _read_typed(data, path, kind)
+    table = table.rename_columns(list(map(composed, table.column_names)))
     check_names(table.column_names, f'"{path}"')
     _check_rows(table, path)
     return table

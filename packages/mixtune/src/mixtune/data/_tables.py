@@ -7,6 +7,7 @@ either become one matrix of numbers, or are refused together: with their names, 
 import json
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -102,8 +103,20 @@ def as_table(value: Any, where: str) -> Table:
         raise DataError(f"{where} holds whole numbers beyond 64 bits; {RESCALE}") from error
     except (TypeError, ValueError, LookupError, AttributeError, pa.ArrowException) as error:
         raise DataError(f"{where} cannot be read as columns of one type each: {error}") from error
-    check_names(table.column_names, where)
-    return table
+    names = [composed(name) for name in table.column_names]
+    check_names(names, where)
+    return table if names == table.column_names else table.rename_columns(names)
+
+
+def composed(name: str) -> str:
+    """A name with accents as Unicode's NFC composes them: programs write the same letters in two ways.
+
+    Examples
+    --------
+    >>> composed("gro\u0308\u00dfe") == "gr\u00f6\u00dfe"
+    True
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 def records_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -134,12 +147,16 @@ def object_table(value: Any, where: str) -> Table:
         return table.cast(pa.schema(fields)) if views else table
     except DataError:
         columns = list(value if isinstance(value, dict) else getattr(value, "columns", ()))
-        if not columns or len(set(map(str, columns))) < len(columns):
+        if (
+            isinstance(value, pa.Table | pa.RecordBatch)
+            or not columns
+            or len({composed(str(name)) for name in columns}) < len(columns)
+        ):
             raise
         arrays = [_as_array([None if is_nothing(each) else each for each in value[name]]) for name in columns]
         if len({len(array) for array in arrays}) > 1:
             raise
-        return pa.Table.from_arrays(arrays, [str(name) for name in columns])
+        return pa.Table.from_arrays(arrays, [composed(str(name)) for name in columns])
 
 
 def _as_array(values: list[Any]) -> Any:
@@ -184,7 +201,7 @@ def as_names(value: str | Sequence[str], option: str) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value)
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ParameterError(f"{option}={value!r} must be a column name or distinct column names")
-    return names
+    return tuple(map(composed, names))
 
 
 def choose_inputs(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,19 +24,28 @@ from mixtune.checks import check_whole
 from mixtune.data._csv_files import FileTable
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
-from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
+from mixtune.data._encoder import MISSING, DateColumn, Encoded, LevelColumn, NumberColumn, TableEncoder
+from mixtune.data._gaps import without_gaps
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
-from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase
+from mixtune.data._leaks import Suspect, copied_note, findings_first, leak_notes, repeat_notes
+from mixtune.data._parse_column import (
+    Fault,
+    inexact_integer,
+    is_text,
+    mixed_marks,
+    phrase,
+    plain_text,
+    written_texts,
+)
 from mixtune.data._readers import as_paths, file_label, read_file, shown_path
-from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table, object_table
+from mixtune.data._tables import Table, as_names, choose_inputs, composed, is_index_name, is_table, object_table
 from mixtune.errors import DataError, MixtuneError, ParameterError
 
 _MOST_DOMAINS = 10_000
+#: A name that no column has.
+_ROW = "\0 row"
 #: In so few rows, one row per label is no sign of an identifier.
 _FEW_DOMAINS = 10
-#: A column almost determines the target if the correlation of their ranks is at least this. Fewer rows than the second
-#: number are not enough to tell, and a part of more rows than the third is enough.
-_SAME_ORDER, _ENOUGH_RANKS, _MOST_RANKS = 0.999, 20, 2000
 #: How many of the last rows may hold totals, and the words that label totals in spreadsheets.
 _FOOTER = 5
 _TOTAL = re.compile(
@@ -144,6 +153,8 @@ def read_training(
     given = {"ignore": ignore, "categories": categories, "keep": keep, "text": text, "images": images}
     roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
+    target, domain = composed(target), None if domain is None else composed(domain)
+    roles = replace(roles, target=target, domain=domain)
     if every and (domain is None or focal is not None):
         raise ParameterError("to predict for every domain, name the column of domain labels and leave focal out")
     reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
@@ -168,7 +179,8 @@ def read_training(
         codes = None if codes is None else codes[kept[0]]
         problems.attempt(_check_focal_rows, parts, labels, name, codes)
     options: Any = {"impute": missing == "impute", "max_levels": max_levels, "keep": roles.keep}
-    present = [part for part in parts if part.table.num_rows]
+    present = [_with_copies(part) for part in parts if part.table.num_rows]
+    notes += [copied_note(part.copies, part.table.num_rows, part.name) for part in present if part.copies]
     networks = {"text": str(text_model or ""), "images": str(image_model or "")}
     options["embedded"] = {name: (role, networks[role]) for role in networks for name in getattr(roles, role)}
     inferred = problems.attempt(infer_columns, present, inputs, categories=roles.categories, **options)
@@ -180,11 +192,22 @@ def read_training(
         raise DataError(f"there are no input columns that can be used; add at least one ({reasons})")
     used = {target, domain, *(column.name for column in inferred[0])}
     unused = tuple(column for column in _all_names(parts) if column not in used)
+    marks = [part.decimal for part in parts]
     encoder = TableEncoder(
-        tuple(inferred[0]), spec, impute=options["impute"], domain=domain, focal=None if every else name, unused=unused
+        tuple(inferred[0]),
+        spec,
+        impute=options["impute"],
+        domain=domain,
+        focal=None if every else name,
+        unused=unused,
+        decimal="," if 2 * marks.count(",") > len(marks) else ".",
     )
     domains = Domains(_members(encoder, parts, labels, codes), focal=name)
-    return TrainingTables(domains, encoder, (*notes, *inferred[1], *_domain_notes(domains, encoder)))
+    if not every:
+        domains, encoder, lacking = without_gaps(domains, encoder)
+        notes += lacking
+    remarks = findings_first((*notes, *inferred[1], *_domain_notes(domains, encoder)))
+    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder), *remarks))
 
 
 def read_new(
@@ -217,18 +240,40 @@ def read_new(
     ...     new = read_new(file, encoder)
     >>> new.X
     array([[1.5, 1. ],
-           [2.5, 0. ]])
+           [2.5, 0.5]])
     >>> new.table.to_pydict()["id"]
     ['007', '008']
     """
     path = Path(path)
     reading: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
-    read = read_file(path, text=encoder.text_columns, expected=encoder.inputs, **reading)
-    read = _with_long_numbers(read, path, reading)
-    encoded = encoder.encode(read.table, f'"{shown_path(path)}"')
-    # Read again as written: labels such as 007 must come out as they went in.
-    written = read.table if read.form is None else read_file(path, text=read.table.column_names, **reading).table
-    return replace(encoded, table=written, form=read.form, notes=(*read.notes, *encoded.notes))
+    # Every cell is read by itself, so that it does not matter which others there are; labels such as 007 stay.
+    read = read_file(path, as_written=True, expected=(*encoder.inputs, *encoder.text_columns), **reading)
+    marks = _decimal_marks(read, encoder, shown_path(path)) if decimal is None else decimal
+    encoded = encoder.encode(read.table, f'"{shown_path(path)}"', decimal=marks)
+    return replace(encoded, table=read.table, form=read.form, notes=(*read.notes, *encoded.notes))
+
+
+def _decimal_marks(read: FileTable, encoder: TableEncoder, path: Path) -> str:
+    """The decimal marks that numbers of a file may have, that of training first; what leaves open which is refused."""
+    if read.form is None or read.form.separator == ",":
+        return "."
+    for column in encoder.columns:
+        if (
+            not isinstance(column, NumberColumn)
+            or column.decimal is not None
+            or column.name not in read.table.column_names
+        ):
+            continue
+        texts = written_texts(read.table.column(column.name))
+        if texts is not None and (mixed := mixed_marks(texts, encoder.decimal)):
+            finding = f'column "{column.name}" of "{path}" holds "{mixed[0]}" and "{mixed[1]}"'
+            remedy = phrase(
+                "say what the second means with {one} or {other}",
+                one=setting("decimal", "."),
+                other=setting("decimal", ","),
+            )
+            raise Fault(f"{finding}, which have different decimal marks or marks of thousands", remedy).error("decimal")
+    return encoder.decimal + ",."[encoder.decimal == ","]
 
 
 @dataclass(frozen=True)
@@ -412,6 +457,7 @@ def _label_parts(parts: list[Part], labels: list[str], roles: _Roles, focal: str
 
 def _focal_file(labels: Sequence[str], focal: str | None, parts: Sequence[Part]) -> str:
     """Find the focal domain among those named after their files."""
+    focal = None if focal is None else plain_text(focal)
     if focal is None or focal in labels:
         return labels[0] if focal is None else focal
     if len(parts) > 1:
@@ -487,7 +533,8 @@ def _label_rows(
     Without a focal domain the largest is taken where ``every`` domain counts, else it is asked for.
     """
     where, rows = f'column "{domain}" of {part.where}', part.table.num_rows
-    codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
+    codes, labels, name, same = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
+    joined = same.notes(f'column "{domain}"')
     if len(labels) > _MOST_DOMAINS or (len(labels) > _FEW_DOMAINS and rows < 2 * len(labels)):
         finding = f"{where} has {len(labels):,} different labels for {rows:,} rows"
         advice = "is it an identifier? Name the column with the domain of each row with {fix}"
@@ -495,15 +542,15 @@ def _label_rows(
     if focal is None:
         largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
         if every:
-            return codes, labels, largest[0], []
+            return codes, labels, largest[0], [*joined, *similar_notes(domain, labels, "labels")]
         template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
         fixes = {"focal": largest[0]}
         raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest), fixes=fixes)
     if name in labels:
-        return codes, labels, name, similar_notes(domain, labels, "labels")
+        return codes, labels, name, [*joined, *similar_notes(domain, labels, "labels")]
     if len(alike := [label for label in labels if _same_label(label, name)]) == 1:
         note = Note("focal-spelling", 'the focal domain is "{label}"', label=alike[0])
-        return codes, labels, alike[0], [note]
+        return codes, labels, alike[0], [*joined, note]
     finding = f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows'
     fixes = _spelling("focal", name, labels)
     hint = nearest(name, labels)
@@ -550,6 +597,21 @@ def _common_inputs(
     return inputs, [left_out(name, "has no name, like a column of row numbers") for name in used]
 
 
+def _with_copies(part: Part) -> Part:
+    """The same table with the rows flagged that are no copies of earlier ones."""
+    names = part.table.column_names
+    if any(kinds.is_nested(column.type) for column in part.table.columns):
+        return part
+    numbered = part.table.append_column(_ROW, pa.array(np.arange(part.table.num_rows)))
+    try:
+        first = numbered.group_by(names).aggregate([(_ROW, "min")]).column(f"{_ROW}_min").to_numpy()
+    except pa.ArrowException:  # of some types rows cannot be compared
+        return part
+    whole = np.zeros(part.table.num_rows, dtype=bool)
+    whole[first] = True
+    return part if whole.all() else replace(part, whole=whole)
+
+
 def _is_blank(table: Table, name: str) -> bool:
     """Whether a table lacks a column, or the column has no values: spreadsheets write such columns at the end."""
     return name not in table.column_names or bool(_blank_cells(table.column(name)).all())
@@ -586,7 +648,11 @@ def _dropped_notes(parts: Sequence[Part], kept: Sequence[Booleans]) -> list[Note
 
 def _members(encoder: TableEncoder, parts: Sequence[Part], labels: Sequence[str], codes: Any) -> tuple[Domain, ...]:
     # Files and labels whose rows all lack a target are gone; the others keep their order.
-    rows = [(encoder.encode(part.table, part.where).X, part.y, encoder.names) for part in parts if len(part.y)]
+    rows = [
+        (encoder.encode(part.table, part.where, decimal=part.decimal, training=True).X, part.y, encoder.names)
+        for part in parts
+        if len(part.y)
+    ]
     if codes is not None:
         present, codes = np.unique(codes, return_inverse=True)
         return split_by_label(*rows[0], codes, [labels[index] for index in present])
@@ -609,29 +675,40 @@ def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     if sources := [domain.name for domain in flat if domain.name != domains.focal]:
         template = "all targets are the same within {count} of the sources: {names}"
         notes.append(Note("constant-source-targets", template, count=len(sources), names=quoted(sources)))
-    return notes + _leak_notes(domains, encoder)
-
-
-def _leak_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
-    """Say which columns order the rows as the target does; they may be computed from it."""
-    rows = sum(domain.n_rows for domain in domains)
-    if encoder.target.classes is not None or rows < _ENOUGH_RANKS:
-        return []
-    some = slice(None, None, -(-rows // _MOST_RANKS))
-    y = _ranks(np.concatenate([domain.y for domain in domains])[some])
-    template = 'column "{column}" almost determines "{target}"; leave it out with {fix} if it is not known for new rows'
-    notes = []
-    for column in encoder.columns:
-        if isinstance(column, NumberColumn):
-            place = encoder.names.index(column.name)
-            x = _ranks(np.concatenate([domain.X[:, place] for domain in domains])[some])
-            if x.any() and y.any() and abs(x @ y) >= _SAME_ORDER * np.sqrt((x @ x) * (y @ y)):
-                told = {"column": column.name, "target": encoder.target.name, "fix": setting("ignore", column.name)}
-                notes.append(Note("leak", template, **told))
     return notes
 
 
-def _ranks(values: Any) -> Any:
-    """Ranks less their mean; equal values have equal ranks."""
-    ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
-    return ranks - ranks.mean()
+def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
+    """Say which columns give the target away, and which focal rows stand in sources, too.
+
+    Examples
+    --------
+    >>> from mixtune.data import TargetColumn
+    >>> X = np.random.default_rng(0).standard_normal((30, 1))
+    >>> domains = Domains.from_dict({"a": (X[:20], 2 * X[:20, 0]), "b": (X[20:], 2 * X[20:, 0])}, focal="a")
+    >>> [note.code for note in finding_notes(domains, TableEncoder((NumberColumn("x"),), TargetColumn("y")))]
+    ['leak']
+    """
+    members = [domains.focal_domain, *domains.sources]
+    X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
+    focal = np.arange(len(y)) < members[0].n_rows
+    target, classes = encoder.target.name, encoder.target.classes is not None
+    rows = [(np.asarray(each.X), np.asarray(each.y)) for each in members]
+    notes = leak_notes(list(_suspects(encoder, X)), y, focal, classes=classes, target=target)
+    return notes + repeat_notes(rows, [each.name for each in members])
+
+
+def _suspects(encoder: TableEncoder, X: Any) -> Iterator[Suspect]:
+    """The columns of the table from their encoding, missing values as NaN."""
+    ends = np.cumsum([len(column.outputs) for column in encoder.columns])
+    for column, block in zip(encoder.columns, np.split(X, ends[:-1], axis=1)):
+        if isinstance(column, NumberColumn):
+            missing = block[:, 1] > 0 if column.indicator else np.zeros(len(X), dtype=bool)
+            yield Suspect(column.name, np.where(missing, np.nan, block[:, 0]))
+        elif isinstance(column, LevelColumn):
+            codes = block[:, 0] if len(column.levels) == 2 else np.argmax(block, axis=1).astype(np.float64)
+            unknown = column.levels.index(MISSING) if MISSING in column.levels else -1
+            yield Suspect(column.name, np.where(codes == unknown, np.nan, codes), coded=True)
+        elif isinstance(column, DateColumn) and "days" in column.parts:
+            missing = block[:, -1] > 0 if column.indicator else np.zeros(len(X), dtype=bool)
+            yield Suspect(column.name, np.where(missing, np.nan, block[:, column.parts.index("days")]))

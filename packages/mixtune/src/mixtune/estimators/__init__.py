@@ -43,8 +43,16 @@ from mixtune.estimators._fits import WIDEST
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
-from mixtune.estimators._saving import LATER, SavedInfo, load, read_info, savable
-from mixtune.estimators._table import TableModel, describe_rows, fit_table, new_model, training_rows
+from mixtune.estimators._saving import LATER, SavedInfo, load, load_estimator, read_info, savable
+from mixtune.estimators._table import (
+    ReadRows,
+    TableModel,
+    describe_rows,
+    fit_table,
+    new_model,
+    take_findings,
+    training_rows,
+)
 
 if TYPE_CHECKING:
     from mixtune.estimators._multi_classifier import MultiDomainClassifier
@@ -59,9 +67,10 @@ __all__ += ["RegretOptimalClassifier"]
 __all__ += ["RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
 __all__ += ["DomainColumnRegressor", "SourcesPipeline", "rows_of_fit"]
-__all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "read_info"]
+__all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "load_estimator"]
+__all__ += ["ReadRows", "read_info"]
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
-__all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
+__all__ += ["TableModel", "fit_table", "new_model", "take_findings", "training_rows"]
 __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
 __all__ += ["OWN_ROWS", "compare_every"]
 __all__ += ["Inputs", "Typical", "describe_rows", "row_contributions", "user_columns"]

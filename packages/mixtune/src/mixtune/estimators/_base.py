@@ -35,6 +35,7 @@ from mixtune.estimators._inputs import (
     check_new,
     encoded_sources,
     map_after_encoding,
+    named_notes,
     read_focal,
     read_sources,
     text_encoded,
@@ -280,6 +281,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         if solved.heads is not None:
             self.heads_, self.head_intercepts_ = scaling.to_units(solved.heads.coef, solved.heads.intercept)
         for name, value in solved.attributes.items():
+            value = named_notes(value, column_names(self), names) if name == "notes_" else value
             setattr(self, name, value)
 
 

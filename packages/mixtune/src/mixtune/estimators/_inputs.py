@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -35,9 +36,16 @@ from mixtune.data import (
     check_pair,
     check_weight,
     column_difference,
+    findings_first,
     is_table,
     known_frame,
+    label_codes_of,
+    label_key,
+    leak_notes,
+    numeric_suspects,
+    repeat_notes,
     rows_by_label,
+    same_labels,
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Rows
@@ -55,6 +63,13 @@ MAPPED_BYTES = 2**26
 #: Columns differ if their means are more than FAR spreads apart or, where the focal rows are standardised, if their
 #: spreads differ by more than the factor WIDER. Targets differ if their spreads do by more than OTHER_UNITS.
 FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
+#: Columns of curves and targets must be nearer to 0 than this many of their spreads, unless these are rounding; and
+#: squares of squares of larger numbers are beyond float64.
+FARTHEST, CONSTANT, LARGEST_SQUARED = 1e8, 1e-14, 1e75
+#: So many focal rows, and rows of sources, are looked at to find columns that give the target away.
+MOST_LOOKED_AT = 4000
+#: Columns of curves must vary by less than this, and by more than its inverse.
+LARGEST_CURVED = 1e150
 #: Fewest rows that units are compared for; means and spreads of standardised columns are 0 and 1 to this tolerance.
 FEWEST, STANDARD = 5, 1e-6
 #: Spreads below this fraction of the largest number are rounding.
@@ -105,8 +120,8 @@ class Sources:
                 f"sources must be a mapping name -> (X, y) or (X, y, sample_weight); got a {type(data).__name__}"
             )
         _check_number(len(data))
-        check_once(map(str, data))
-        members = {str(name): value for name, value in data.items()}
+        check_once(map(plain_name, data))
+        members = {plain_name(name): value for name, value in data.items()}
         self.moments = {name: value for name, value in members.items() if isinstance(value, Moments)}
         rows = {name: _as_source(name, value) for name, value in members.items() if name not in self.moments}
         large = _too_large(rows)
@@ -311,6 +326,17 @@ class TakesSources:
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
 
+def plain_name(name: Hashable) -> str:
+    """The name of a domain as text, its accents composed.
+
+    Examples
+    --------
+    >>> plain_name(3)
+    '3'
+    """
+    return unicodedata.normalize("NFC", str(name))
+
+
 def _location(rows: Floats) -> tuple[Floats, Floats]:
     """Means and spreads of columns; a spread that is only rounding counts as 0."""
     with np.errstate(all="ignore"):
@@ -319,7 +345,33 @@ def _location(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
-    """Warn of sources that seem to be in other units than the focal rows, which come first; returns the warnings."""
+    """Warn of sources that seem to be in other units than the focal rows, which come first.
+
+    Returns the warnings, and what is found of columns that give the targets away and of rows that stand twice; columns
+    are named by their places here.
+    """
+    return _finding_notes(domains) + _units_notes(domains)
+
+
+def _finding_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
+    # Some rows are enough to tell, however many there are.
+    step = max(1, sum(len(rows.y) for rows in domains[1:]) // MOST_LOOKED_AT)
+    some = [_evenly(domains[0].X, MOST_LOOKED_AT), *(rows.X[::step] for rows in domains[1:])]
+    targets = np.concatenate(
+        [_evenly(domains[0].targets, MOST_LOOKED_AT), *(rows.targets[::step] for rows in domains[1:])]
+    )
+    X, focal = np.concatenate(some), np.arange(len(targets)) < len(some[0])
+    # A classifier has a column of 1 and -1 for each class.
+    classes = bool(np.all(np.abs(targets) == 1))
+    outputs = label_codes_of(targets).astype(np.float64)[:, None] if classes else targets
+    suspects = list(numeric_suspects(X, range(X.shape[1])))
+    about: dict[str, Any] = {"classes": classes, "target": "y", "fixes": False}
+    notes = [note for output in outputs.T for note in leak_notes(suspects, output, focal, **about)]
+    names = [f"source {number}" for number in range(len(domains))]
+    return tuple(dict.fromkeys((*notes, *repeat_notes([(rows.X, rows.targets) for rows in domains], names))))
+
+
+def _units_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
     focal, others = domains[0], _evenly(domains[1:])
     if min(len(focal.y), sum(len(rows.y) for rows in others)) < FEWEST:
         return ()
@@ -337,8 +389,22 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
         told = "y of the sources and of the focal rows differ in size; were they transformed in the same way?"
         found.append(Note("targets-apart", told))
     for note in found:
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warnings.warn(note, UserWarning, stacklevel=6)
     return tuple(found)
+
+
+def named_notes(notes: Sequence[str], columns: Sequence[str] | None, domains: Sequence[str]) -> tuple[str, ...]:
+    """The same notes, findings first, with names of columns and domains in place of their numbers."""
+    named: list[str] = []
+    for note in notes:
+        fields = dict(note.fields) if isinstance(note, Note) else {}
+        place, source = fields.get("column"), fields.get("source")
+        if isinstance(place, int) and columns is not None:
+            fields["column"] = columns[place]
+        if isinstance(note, Note) and note.code == "focal-in-source" and str(source).startswith("source "):
+            fields["source"] = domains[int(str(source).removeprefix("source "))]
+        named.append(Note(note.code, note.message.template, **fields) if isinstance(note, Note) else note)
+    return findings_first(named)
 
 
 def _evenly(many: Any, most: int = 64) -> Any:
@@ -430,7 +496,7 @@ def sampled(sources: Sources | None, columns: tuple[str, ...] | None) -> Sources
 
 def check_focal_name(names: Iterable[str], focal_name: str) -> None:
     """Raise if a source has the focal domain's name."""
-    if focal_name in names:
+    if plain_name(focal_name) in names:
         raise DataError(
             f'a source is named "{focal_name}", which is the name of the focal rows; rename it, set focal_name, or '
             "leave it out of streamed sources with leave_out"
@@ -527,7 +593,61 @@ def read_focal(
             model, checked, y, reset=reset, dtype=np.float64, multi_output=not labels, y_numeric=not labels
         )
         y = y if labels else np.asarray(y, dtype=np.float64)
+    if reset:
+        _check_sizes(model, rows, None if labels else y)
     return X if text_encoded(model) else checked, Rows(rows, y, check_weight(sample_weight, len(rows)))
+
+
+def _check_sizes(model: Any, X: Floats, y: Floats | None) -> None:
+    """Refuse numbers of which the fit would lose what they say to rounding, or their squares to overflow."""
+    known = getattr(model, "feature_names_in_", None)
+    names = [f'"{name}"' for name in known] if known is not None else [str(place) for place in range(X.shape[1])]
+    if isinstance(getattr(model, "feature_map", None), str):
+        check_near_zero(X, y, names)
+    if getattr(model, "standardise", True) is False and len(X):
+        place = int(np.argmax(sizes := np.abs(X).max(axis=0)))
+        if hasattr(model, "seed") and sizes[place] > LARGEST_SQUARED:
+            finding = f"column {names[place]} of X holds values of {sizes[place]:.0e}"
+            remedy = "rescale it, or pass standardise=True"
+            raise DataError(f"{finding}, whose squares overflow in a fit that is not standardised; {remedy}")
+
+
+def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
+    """Refuse columns and targets whose curves would be lost to rounding, or beyond float64.
+
+    Parameters
+    ----------
+    X, y
+        The focal rows; no targets where they are classes.
+    names
+        What errors call the columns.
+
+    Examples
+    --------
+    >>> check_near_zero(np.array([[1e12], [1e12 + 1]]), None, ['"time"'])
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: column "time" of X lies about 2e+12 of its spreads from 0, which leaves no digits for its curves; subtract a constant from it, such as its mean, here and in rows to predict
+    """  # noqa: E501
+    targets = [] if y is None else [("y", column) for column in y.reshape(len(y), -1).T]
+    for what, values in (*((f"column {name} of X", column) for name, column in zip(names, X.T)), *targets):
+        with np.errstate(all="ignore"):
+            size = float(np.abs(values).max(initial=0.0))
+            spread = size * float(np.std(values / size)) if size > 0 else 0.0
+        if what != "y" and (spread > LARGEST_CURVED or 0 < spread < 1 / LARGEST_CURVED):
+            finding = f"{what} varies by {spread:.3g}, so that its non-linear features would be beyond float64"
+            raise DataError(f"{finding}; rescale it, or pass feature_map=None for a linear model")
+        if (spreads := _from_zero(values)) > FARTHEST:
+            finding = f"{what} lies about {spreads:.0e} of its spreads from 0, which leaves no digits for its curves"
+            raise DataError(f"{finding}; subtract a constant from it, such as its mean, here and in rows to predict")
+
+
+def _from_zero(values: Floats) -> float:
+    """How many of its spreads a column lies from 0; nothing for one that is constant up to rounding."""
+    largest = float(np.abs(values).max(initial=0.0))
+    with np.errstate(all="ignore"):
+        spread = float(np.std(values / largest)) if largest > 0 else 0.0
+    return 1.0 / spread if spread > CONSTANT else 0.0
 
 
 def takes_text(model: Any, X: Any) -> bool:
@@ -652,8 +772,8 @@ class Labels:
 
     def among(self, known: Sequence[str]) -> Integers:
         """The place of each row's domain among ``known`` names; -1 where it is not one of them."""
-        place = {name: k for k, name in enumerate(known)}
-        return np.array([place.get(name, -1) for name in self.names], dtype=np.int64)[self.places]
+        place = {label_key(name): k for k, name in enumerate(known)}
+        return np.array([place.get(label_key(name), -1) for name in self.names], dtype=np.int64)[self.places]
 
 
 def split_labels(X: Any, domain: Any, column: Any) -> tuple[Any, Labels | None]:
@@ -715,8 +835,10 @@ def read_labels(labels: Any, count: int) -> Labels:
     if len(encoded) != count:
         raise DataError(f"there are {len(encoded)} domain labels for {count} rows; pass one label per row")
     missing = np.flatnonzero(np.asarray(encoded.indices.is_null()))
-    names = [_text(value) for value in encoded.dictionary.to_pylist()]
-    places = np.asarray(encoded.indices.fill_null(0), dtype=np.int64)
+    same = same_labels(encoded.dictionary.to_pylist())
+    same.warn("domain")
+    names = same.names
+    places = np.array([*same.numbers, 0])[np.asarray(encoded.indices.fill_null(0), dtype=np.int64)]
     absent = [k for k, name in enumerate(names) if name in ("", "nan")]
     if len(missing) or np.any(np.isin(places, absent)):
         rows = np.union1d(missing, np.flatnonzero(np.isin(places, absent)))
@@ -724,9 +846,7 @@ def read_labels(labels: Any, count: int) -> Labels:
             f"{len(rows)} of {count} rows have no domain label, the first is row {rows[0]} (from 0); name them, or "
             "leave these rows out"
         )
-    # Texts that differ only in surrounding spaces, or 1 and 1.0, are one domain.
-    unique = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    return Labels(np.array([unique[name] for name in names], dtype=np.int64)[places], tuple(unique))
+    return Labels(places, tuple(names))
 
 
 def _as_arrow(labels: Any) -> Any:
@@ -742,10 +862,6 @@ def _as_arrow(labels: Any) -> Any:
     if pa.types.is_dictionary(labels.type):
         labels = labels.dictionary_decode()
     return labels
-
-
-def _text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 
 def check_domains(names: Sequence[str]) -> None:

@@ -25,6 +25,8 @@ from mixtune.files import Arrays, arrays_below, joined_arrays, read_model, write
 from mixtune.weights import transport
 
 SPEC_VERSION = 1
+#: What the metadata of a :class:`mixtune.TableModel` name as their maker.
+FIT_TABLE = "mixtune.fit_table"
 #: Estimators that are registered when their modules are imported, which happens when they are first used or loaded.
 LATER = {
     "SummedRegressor": "mixtune.estimators._summed",
@@ -237,6 +239,8 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
 def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
     """Build a model again from a file of its ``save``: the same class, settings, predictions and intervals.
 
+    What :meth:`mixtune.TableModel.save` wrote is a :class:`mixtune.TableModel` again, which predicts from tables.
+
     Parameters
     ----------
     path : str or Path
@@ -248,8 +252,8 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
 
     Returns
     -------
-    estimator
-        The fitted estimator; ``partial_fit`` and ``forget`` of a :class:`RegretOptimalRegressor` still work.
+    estimator or TableModel
+        What was saved; ``partial_fit`` and ``forget`` of a :class:`RegretOptimalRegressor` still work.
 
     Raises
     ------
@@ -265,6 +269,15 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
         ...
     mixtune.errors.DataError: there is no file nowhere.mixtune; check the name and the folder
     """
+    if read_info(path).metadata.get("made_by") == FIT_TABLE:
+        from mixtune.estimators._table import TableModel
+
+        return TableModel.load(path)
+    return load_estimator(path, feature_map=feature_map, networks=networks)
+
+
+def load_estimator(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
+    """The fitted estimator in a file, also in that of a :class:`mixtune.TableModel`; parameters are those of load."""
     spec, arrays = _read(path)
     _import_estimator(spec["estimator"]["name"])
     map_arrays = arrays_below(arrays, "feature_map")

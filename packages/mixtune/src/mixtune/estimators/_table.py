@@ -5,21 +5,41 @@ The command line and :func:`fit_table` go the same way: :func:`mixtune.data.read
 """
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
-from mixtune._messages import nearest, quoted
-from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, as_names, as_table, choose_inputs, read_training
-from mixtune.errors import DataError, ParameterError
+from mixtune._messages import Note, nearest, quoted
+from mixtune.arrays import Booleans
+from mixtune.data import (
+    FINDINGS,
+    Domain,
+    Domains,
+    Encoded,
+    TableEncoder,
+    TrainingTables,
+    as_names,
+    as_table,
+    choose_inputs,
+    findings_first,
+    label_key,
+    read_training,
+)
+from mixtune.errors import DataError, DataWarning, ParameterError
 from mixtune.estimators._base import Shown
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
-from mixtune.estimators._inputs import FocalSplit, Sources
-from mixtune.estimators._saving import load, read_info
+from mixtune.estimators._inputs import FocalSplit, Sources, check_near_zero
+from mixtune.estimators._saving import FIT_TABLE, load_estimator, read_info
+
+#: Notes of predictions that are no warnings: other columns are documented to be ignored, and many tables have inputs
+#: outside the range of training.
+_EXPECTED = ("unknown-columns", "outside-range")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +59,19 @@ class TableModel(Shown):
     transformer
         The fitted transformer that was given as ``encoder`` of :func:`fit_table`; None otherwise.
 
+    Attributes
+    ----------
+    notes_at_predict : tuple of Note
+        What the last prediction had to do with its rows: categories that were not seen in training, texts among
+        numbers, missing and infinite values, rows of other domains, columns that are not used, inputs outside the range
+        of training. All but the last two are also given as :class:`mixtune.errors.DataWarning`, once for each kind and
+        column.
+
+    Notes
+    -----
+    The answer for a row does not depend on the other rows of the table: every cell is read by itself, in the way of
+    training.
+
     Examples
     --------
     >>> table = {"site": list("aaaabbbb"), "size": [1, 2, 3, 4] * 2, "colour": ["red", "blue"] * 4}
@@ -56,20 +89,21 @@ class TableModel(Shown):
     transformer: Any = field(default=None, repr=False)
 
     def predict(self, table: Any) -> Any:
-        """Predict the rows of a table, as rows of the focal domain.
+        """Predict the rows of a table, as rows of the focal domain; of a model for every domain, each as its own.
 
         Parameters
         ----------
         table
             A pandas or polars frame, a pyarrow table or a dict of columns, with the input columns in any order. Other
-            columns are ignored.
+            columns are ignored. For a model of every domain, with the column of domain labels.
 
         Returns
         -------
         ndarray
             Numbers, or the classes.
         """
-        return self.estimator.predict(self._inputs(table))
+        X, domain = self._inputs(table)
+        return self.estimator.predict(X, **domain)
 
     def predict_interval(self, table: Any, *, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lower and upper ends of intervals that contain the target with about this probability.
@@ -83,7 +117,8 @@ class TableModel(Shown):
         """
         if self.encoder.target.classes is not None:
             raise ParameterError(f'intervals are for numbers; "{self.encoder.target.name}" is a class: predict_proba')
-        lower, upper = self.estimator.predict_interval(self._inputs(table), coverage=coverage)
+        X, domain = self._inputs(table)
+        lower, upper = self.estimator.predict_interval(X, coverage=coverage, **domain)
         return lower, upper
 
     def predict_proba(self, table: Any) -> Any:
@@ -91,7 +126,13 @@ class TableModel(Shown):
         if self.encoder.target.classes is None:
             name = self.encoder.target.name
             raise ParameterError(f'probabilities are for classes; "{name}" is a number: predict_interval')
-        return self.estimator.predict_proba(self._inputs(table))
+        X, domain = self._inputs(table)
+        return self.estimator.predict_proba(X, **domain)
+
+    @property
+    def notes_at_predict(self) -> tuple[Note, ...]:
+        """What the last prediction had to do with its rows."""
+        return vars(self).get("_notes_at_predict", ())
 
     @property
     def classes_(self) -> Any:
@@ -107,7 +148,8 @@ class TableModel(Shown):
         if self.transformer is not None:
             name = type(self.transformer).__name__
             raise ParameterError(f"mixtune cannot write a {name} into its files; pass the model to skops.io.dump")
-        told = {"made_by": "mixtune.fit_table", "notes": list(map(str, self.notes)), "encoder": self.encoder.to_dict()}
+        told = {"made_by": FIT_TABLE, "notes": list(map(str, self.notes)), "encoder": self.encoder.to_dict()}
+        told["codes"] = [getattr(note, "code", "") for note in self.notes]
         about = self.about or {**describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
         return Path(self.estimator.save(Path(path), metadata={**about, **told}))
 
@@ -127,7 +169,8 @@ class TableModel(Shown):
         >>> model = fit_table(table, target="y", domain="site", focal="a", linear=True)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     again = TableModel.load(model.save(Path(folder) / "model.mixtune"))
-        >>> bool((again.predict(table) == model.predict(table)).all())
+        >>> new = {"colour": ["red", "blue"]}
+        >>> bool((again.predict(new) == model.predict(new)).all())
         True
         """
         metadata = read_info(Path(path)).metadata
@@ -137,7 +180,12 @@ class TableModel(Shown):
                 f'"{path}" does not describe how tables become its inputs; use mixtune.load for models of arrays'
             )
         told = tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
-        model = cls(load(Path(path)), TableEncoder.from_dict(encoder), told, metadata)
+        codes = metadata.get("codes")
+        if isinstance(codes, list) and len(codes) == len(told):
+            told = tuple(
+                Note(code, note) if isinstance(code, str) and code else note for code, note in zip(codes, told)
+            )
+        model = cls(load_estimator(Path(path)), TableEncoder.from_dict(encoder), told, metadata)
         if model.estimator.n_features_in_ != len(model.encoder.names):
             taken, made = model.estimator.n_features_in_, len(model.encoder.names)
             raise DataError(f'"{path}" takes {taken} inputs, but describes {made}; fit it again')
@@ -150,8 +198,92 @@ class TableModel(Shown):
         target, focal = self.encoder.target.name, self.encoder.focal
         return f"TableModel({target!r} of {focal!r} from {len(self.encoder.columns)} columns)"
 
-    def _inputs(self, table: Any) -> Any:
-        return self.encoder.encode(table if self.transformer is None else _transformed(self.transformer, table)).X
+    def read(self, encoded: Encoded, where: str = "the table") -> "ReadRows":
+        """What the estimator takes for rows that the encoder has read, and all notes on them.
+
+        Parameters
+        ----------
+        encoded
+            As :meth:`mixtune.data.TableEncoder.encode` and :func:`mixtune.data.read_new` give it.
+        where
+            How errors name the rows.
+        """
+        names = getattr(self.estimator, "feature_names_in_", None)
+        X: Any = encoded.X if names is None else dict(zip(names, encoded.X.T))
+        domain, notes = {}, list(encoded.notes)
+        if hasattr(self.estimator, "domains_"):
+            domain["domain"] = self._labels(encoded, where, notes)
+        outside = _outside(encoded, self.ranges)
+        if outside.any():
+            columns = quoted([encoded.names[place] for place in np.flatnonzero(outside.any(axis=0))])
+            template = "inputs of {rows} of {all} rows lie outside the range of the training rows: {columns}"
+            rows = int(outside.any(axis=1).sum())
+            notes.append(Note("outside-range", template, rows=rows, all=len(outside), columns=columns))
+        return ReadRows(X, domain, tuple(notes), outside)
+
+    @cached_property
+    def ranges(self) -> Mapping[str, Any]:
+        """The smallest and the largest value of each input in training; nothing for models of every domain."""
+        if self.about:
+            stored = self.about.get("ranges")
+            return stored if isinstance(stored, Mapping) else {}
+        parts = getattr(getattr(self.estimator, "regressor_", self.estimator), "_inputs", {})
+        rows = [np.asarray(part.X) for part in parts.values()]
+        if not rows:
+            return {}
+        low, high = (end([end(part, axis=0) for part in rows], axis=0).tolist() for end in (np.min, np.max))
+        return dict(zip(self.encoder.names, map(list, zip(low, high))))
+
+    def _labels(self, encoded: Encoded, where: str, notes: list[Note]) -> Any:
+        """The domain of each row, for a model of every domain; domains that were not seen bring a note."""
+        column = self.encoder.domain
+        if column not in encoded.table.column_names:
+            raise DataError(f'{where} has no column "{column}", the domain of each row; add it')
+        labels, known = encoded.table.column(column), set(map(label_key, self.estimator.domains_))
+        if new := sum(label_key(label) not in known for label in labels.to_pylist()):
+            template = "rows of domains that were not part of the fit get the prediction for the population: {count}"
+            notes.append(Note("unseen-domains", template, count=new))
+        return labels
+
+    def _inputs(self, table: Any) -> tuple[Any, dict[str, Any]]:
+        made = table if self.transformer is None else _with_domain(self.transformer, table, self.encoder.domain)
+        read = self.read(self.encoder.encode(made))
+        vars(self)["_notes_at_predict"] = read.notes
+        for note in read.notes:
+            if note.code not in _EXPECTED:
+                warnings.warn(note, DataWarning, stacklevel=3)
+        return read.X, read.domain
+
+
+class ReadRows(NamedTuple):
+    """Rows as an estimator takes them.
+
+    ``domain`` holds the domain of each row for a model of every domain and is empty for others; ``outside`` flags the
+    inputs that lie outside the range of training.
+    """
+
+    X: Any
+    domain: dict[str, Any]
+    notes: tuple[Note, ...]
+    outside: Booleans
+
+
+def _outside(encoded: Encoded, ranges: Mapping[str, Any]) -> Booleans:
+    """Flag the inputs outside the range of all training rows; files of earlier versions do not say what it is."""
+
+    def ends(pair: Any) -> Any:
+        known = isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
+        return pair if known else (-np.inf, np.inf)
+
+    low, high = np.array([ends(ranges.get(name)) for name in encoded.names]).T
+    outside: Booleans = (low > encoded.X) | (high < encoded.X)
+    return outside
+
+
+def _with_domain(transformer: Any, table: Any, domain: str | None) -> dict[str, Any]:
+    """The columns that a transformer makes of a table, beside the column of domain labels if it has one."""
+    made, held = _transformed(transformer, table), as_table(table, "the table")
+    return made if domain is None or domain not in held.column_names else {**made, domain: held.column(domain)}
 
 
 def fit_table(
@@ -262,7 +394,25 @@ def fit_table(
         read.domains, classes=read.encoder.target.classes is not None, linear=linear, seed=seed, device=device
     )
     model.fit(rows.X, rows.y, sources=rows.sources)
+    take_findings(model, read.notes)
     return TableModel(model, read.encoder, read.notes, transformer=transformer)
+
+
+def take_findings(model: Any, notes: Sequence[str]) -> None:
+    """Put what was found in a table in place of what the estimator found in its numbers: it names columns and sources.
+
+    Parameters
+    ----------
+    model
+        A freshly fitted estimator of one domain.
+    notes
+        Those of the table.
+    """
+    fitted = getattr(model, "regressor_", model)
+    codes = {note.code for note in notes if isinstance(note, Note)} | {"leak", "focal-in-source"}
+    held = [note for note in notes if isinstance(note, Note) and note.code in FINDINGS]
+    own = [note for note in fitted.notes_ if not (isinstance(note, Note) and note.code in codes)]
+    fitted.notes_ = findings_first((*held, *own))
 
 
 def _frame(table: Any, columns: Sequence[str]) -> Any:
@@ -377,4 +527,8 @@ def new_model(
 
         (mean, spread), inputs = domains.input_scaling(), domains.focal_domain.n_columns
         feature_map = columns_and_random(inputs, width=random_width, seed=seed, input_shift=mean, input_scale=spread)
+    elif not linear:
+        focal = domains.focal_domain
+        columns = [f'"{name}"' for name in focal.columns or range(focal.n_columns)]
+        check_near_zero(np.asarray(focal.X), None if classes else np.asarray(focal.y), columns)
     return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)

@@ -23,6 +23,7 @@ from mixtune.arrays import (
     Integers,
     all_finite,
     as_float64,
+    check_unmasked,
     column_gram,
     freeze,
     is_numpy,
@@ -87,6 +88,7 @@ class Moments:
         single = cross.ndim == 1
         cross = cross[:, None] if single else cross
         xp = namespace(gram)
+        check_unmasked(square, "square")
         square = xp.reshape(xp.asarray(square, dtype=xp.float64, device=gram.device), (-1,))
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
             sizes = f"{tuple(gram.shape)} and {tuple(cross.shape)}"

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from mixtune._messages import counted
 from mixtune.arrays import Floats
-from mixtune.data import frame_of
+from mixtune.data import findings_first, findings_of, frame_of
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.files import check_place, write_atomically
 from mixtune.report.facts import DomainFact, Facts, model_facts, read_facts, stored_facts
@@ -208,7 +208,13 @@ def facts_of(model: Any) -> Facts:
         facts = read_facts(estimator, X=X, y=y, sources=sources, target=_target(model), explain=False)
     except MixtuneError:  # it holds no rows, or is no self-tuning estimator
         facts = stored_facts(model) if getattr(model, "about", None) else model_facts(estimator)
-    return replace(facts, notes=(*getattr(model, "notes", ()), *facts.notes))
+    return _with_notes(facts, model)
+
+
+def _with_notes(facts: Facts, model: Any) -> Facts:
+    """The same facts with the notes of a model of tables; those on leaks and repeats come first."""
+    notes = findings_first(tuple(dict.fromkeys((*getattr(model, "notes", ()), *facts.notes))))
+    return replace(facts, notes=notes, findings=findings_of(notes))
 
 
 def write_model_report(model: Any, path: Any, *, X: Any = None, y: Any = None, sources: Any = None) -> Path:
@@ -224,7 +230,7 @@ def write_model_report(model: Any, path: Any, *, X: Any = None, y: Any = None, s
     else:
         rows = rows_of_fit(estimator) if X is None else (X, y, sources)
         facts = read_facts(estimator, X=rows[0], y=rows[1], sources=rows[2], **about)
-    facts = replace(facts, notes=(*map(str, getattr(model, "notes", ())), *facts.notes))
+    facts = _with_notes(facts, model)
     return write_atomically(path, page_html(facts).encode("utf-8"))
 
 
@@ -254,7 +260,8 @@ def model_html(model: Any) -> Markup:
     domains = (facts.focal, *facts.sources)
     top = max(each.weight or 0.0 for each in domains) or 1.0
     rows = [{"fact": each, "effect": _effect(each, facts), "part": (each.weight or 0.0) / top} for each in domains]
-    about = {"name": type(model).__name__, "verdict": give_verdict(facts), "notes": facts.notes}
+    about = {"name": type(model).__name__, "verdict": give_verdict(facts), "notes": facts.notes[len(facts.findings) :]}
+    about["findings"] = facts.findings
     return Markup(templates().get_template("notebook.html").render(rows=rows, most=SHOWN, **about))
 
 

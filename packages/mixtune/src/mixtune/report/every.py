@@ -41,6 +41,7 @@ def every_html(
     target: str | None = None,
     settings: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
+    findings: Sequence[str] = (),
     date: str | None = None,
     inputs: Sequence[str] = (),
     command: str | None = None,
@@ -58,6 +59,8 @@ def every_html(
         Further settings to list, such as the options of a command.
     notes : sequence of str
         What the reader should know beside the model's own notes.
+    findings : sequence of str
+        Those of the notes that come first, on leaks and repeats.
     date : str, optional
         Shown as it is; without it the page has no date.
     inputs, command
@@ -68,7 +71,7 @@ def every_html(
     str
         A whole HTML document.
     """
-    facts = EveryFacts(model, target or "the target", notes)
+    facts = EveryFacts(model, target or "the target", notes, findings)
     title = title or f"{facts.target} in {counted((facts.count, 'domain'))}"
     about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": facts.verdict()}
     limits = {"MOST_CELLS": MOST_CELLS, "MOST_DETAILS": MOST_DETAILS, "STANDS_OUT": STANDS_OUT}
@@ -92,7 +95,8 @@ def every_verdict(model: Any) -> tuple[str, str]:
 class EveryFacts:
     """What the page shows of a model: its summary, weights, the models of its scores, and tables of them."""
 
-    def __init__(self, model: Any, target: str, notes: Sequence[str] = ()) -> None:
+    def __init__(self, model: Any, target: str, notes: Sequence[str] = (), findings: Sequence[str] = ()) -> None:
+        self.findings = tuple(findings)
         self.target, self.notes, self.estimator = target, (*model.notes_, *notes), type(model).__name__
         self.parameters = {name: plain_value(value) for name, value in model.get_params(deep=False).items()}
         self.summary: dict[str, Any] = model.summary_columns()

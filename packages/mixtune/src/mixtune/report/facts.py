@@ -16,6 +16,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from mixtune.arrays import Floats
 from mixtune.choice import MIXTUNE, OWN_ROWS
+from mixtune.data import findings_of
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.report.columns import ColumnFacts, read_columns, stored_columns
 from mixtune.report.wording import carried_by, comes_from, plain_value
@@ -228,7 +229,8 @@ class Facts:
     ``carried`` is a sentence on them; both are empty where there is one map only. With ``kernel``, the candidates are
     those of a Gaussian process over all domains, the sentence is on their families, and there are no ``maps``. The
     errors of candidates and maps are mean squares, as the estimators give them. On the ``log_scale``, errors of
-    candidates, maps and removals are those of the logarithm of the target.
+    candidates, maps and removals are those of the logarithm of the target. The ``findings`` are the notes on leaks and
+    repeats, which come before any gain.
     """
 
     focal: DomainFact
@@ -256,6 +258,7 @@ class Facts:
     classes: ClassFact | None = None
     columns: ColumnFacts | None = None
     log_scale: bool = False
+    findings: tuple[str, ...] = ()
 
     @property
     def transferred(self) -> float:
@@ -319,6 +322,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
         removable=removals is not None,
         validation_sources=int(getattr(inner, "n_validation_sources_", 0)),
         notes=tuple(getattr(inner, "notes_", ())),
+        findings=findings_of(getattr(inner, "notes_", ())),
         estimator=type(model).__name__,
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
         maps=maps if len(maps) > 1 and not _has_kernel(maps) else (),

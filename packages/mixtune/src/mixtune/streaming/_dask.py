@@ -8,6 +8,7 @@ every chunk are kept there as soon as they are known; a run that was cut off is 
 
 import hashlib
 import json
+import multiprocessing
 import os
 import time
 import uuid
@@ -372,13 +373,26 @@ def _connect(scheduler: Any, workers: int | None, again: str | Wording) -> Itera
             raise lost("lost", f"the Dask scheduler was lost ({why}); check that it and its workers run") from error
 
 
+#: Worker processes import the script that started them.
+_GUARD = (
+    "each worker of a local cluster imports the script that starts it: put what the script does under if __name__ == "
+    '"__main__":, or pass scheduler, a cluster that is there already'
+)
+
+
 def _client(distributed: Any, scheduler: Any, workers: int | None, stack: ExitStack) -> Any:
     if scheduler is None and workers is None:
         with suppress(ValueError):  # there is none
             return distributed.get_client(timeout=CONNECT_SECONDS)  # in a task, that of its worker
     if scheduler is None:
         each = {"n_workers": workers or os.cpu_count() or 1, "threads_per_worker": 1, "dashboard_address": ":0"}
-        scheduler = stack.enter_context(distributed.LocalCluster(**each))
+        # Set while a new process imports the script of its parent, which must not start processes then.
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise ParameterError(_GUARD)
+        try:
+            scheduler = stack.enter_context(distributed.LocalCluster(**each))
+        except RuntimeError as error:
+            raise ParameterError(f"the workers of a local Dask cluster did not start: {error}; {_GUARD}") from error
     elif workers is not None:
         raise ParameterError("workers is for a new local cluster; leave it out, a cluster has its workers")
     if isinstance(scheduler, distributed.Client):

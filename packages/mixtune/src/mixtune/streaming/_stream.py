@@ -28,7 +28,18 @@ import pyarrow.parquet as parquet
 from mixtune._messages import Wording, nearest, quoted, setting
 from mixtune.arrays import Array, Integers, check_unmasked, is_collection
 from mixtune.checks import import_extra
-from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, choose_inputs, file_label, to_matrix
+from mixtune.data import (
+    CsvFormat,
+    as_names,
+    as_paths,
+    as_table,
+    check_names,
+    check_streamed_csv,
+    choose_inputs,
+    file_label,
+    plain_text,
+    to_matrix,
+)
 from mixtune.errors import DataError, ParameterError
 from mixtune.files import array_digest
 
@@ -128,7 +139,7 @@ def label_codes(labels: Any, where: str) -> tuple[tuple[str, ...], Integers]:
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     encoded = column.dictionary_encode("encode")  # a missing label is one of the distinct ones
     distinct, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-    texts = ["" if label is None else str(label).strip() for label in distinct]
+    texts = ["" if label is None else plain_text(str(label)) for label in distinct]
     # NaN is the label that differs from itself.
     blank = [not text or label != label for text, label in zip(texts, distinct, strict=True)]
     if lost := int(np.array(blank, dtype=bool)[codes].sum()):
@@ -291,6 +302,7 @@ def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) ->
                 yield _TableFile(reader.schema, None, lambda: [batch.num_rows for batch in batches(None)], batches)
         else:
             separator = form.separator or ("\t" if ".tsv" in Path(path).name.lower() else ",")
+            check_streamed_csv(path, form, separator, tuple(_file_identity(path)))
             parse = csv.ParseOptions(delimiter=separator)
             read = csv.ReadOptions(block_size=_CSV_BYTES, encoding=form.encoding)
             # Arrow would infer the types from the first block and fail on 1.5 after many whole numbers.
@@ -300,7 +312,16 @@ def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) ->
     except (OSError, pa.ArrowException, UnicodeError) as error:
         found = re.search(r"CSV column #(\d+)", str(error))
         if roles is None or found is None:
-            raise DataError(f'"{path}" cannot be read: {error}') from error
+            # Arrow quotes the row, which may be long.
+            fields: dict[str, Any] = {
+                "path": path,
+                "first": str(error).splitlines()[0][:200],
+                "fix": setting("encoding", "latin-1"),
+            }
+            advice = "; give every row as many cells as the header has" if "Expected" in fields["first"] else ""
+            if isinstance(error, UnicodeError) or "UTF8" in fields["first"]:
+                advice = "; pass {fix}, or the encoding of the file"
+            raise DataError('"{path}" cannot be read: {first}' + advice, **fields) from error
         # Arrow gives the number of the column, its name says more.
         with _open_table(path, form) as file:
             column = file.schema.names[int(found[1])]
