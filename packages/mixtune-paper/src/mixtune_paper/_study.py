@@ -63,12 +63,23 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 class Check:
     """Whether a statement of the paper held in a study, and what was measured.
 
-    ``as_printed=False``: it holds with a correction, and the text as it is printed was seen to fail.
+    Attributes
+    ----------
+    holds : bool or None
+        None: not judged, because there were too few runs to confirm a true statement.
+    result : str
+        What was measured.
+    as_printed : bool
+        False where it holds with a correction, and the text as it is printed was seen to fail.
+    power : float, optional
+        The probability that these runs would confirm the statement if it is true; None where no sampling error is in
+        it: identities up to rounding, inequalities on every run.
     """
 
-    holds: bool
+    holds: bool | None
     result: str
     as_printed: bool = True
+    power: float | None = None
 
 
 class Summary(Protocol):

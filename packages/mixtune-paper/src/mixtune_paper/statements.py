@@ -27,6 +27,7 @@ from mixtune.moments import Moments
 from mixtune.regret import RegretProblem, solve
 from mixtune.weights import WassersteinWeights
 from mixtune_paper._arrays import Floats
+from mixtune_paper._judge import word_for
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Check, Experiment, Findings, Results, Table
 
@@ -42,7 +43,7 @@ class Statement:
     Attributes
     ----------
     name, about : str
-        Its number, and what it says.
+        Its number, and what its sentence says.
     home : str
         Dotted name of what implements it here; empty where there is nothing to implement.
     by : str
@@ -71,7 +72,7 @@ PAPER = _read()
 
 
 def table_of(checks: Mapping[str, Check]) -> Table:
-    """All statements with their verdicts: reproduced, checked, used in a proof only, or not.
+    """All statements with what they say and their verdicts: reproduced, checked, not judged, or not.
 
     Examples
     --------
@@ -83,15 +84,25 @@ def table_of(checks: Mapping[str, Check]) -> Table:
 
 
 def _row(statement: Statement, check: Check | None) -> dict[str, str]:
-    verdict, command = statement.by, ""
-    if statement.by not in (PROOF, COMMENT):
-        command = f"mixtune reproduce {statement.by}"
-        good = "reproduced" if statement.name.startswith(("Table", "Figure", "Experiment")) else "checked"
-        verdict = "not (not run)" if check is None else good if check.holds else "not (see result)"
-        if check is not None and check.holds and not check.as_printed:
-            verdict = f"not as printed: {statement.slip}"
-    told = {"statement": statement.name, "about": statement.about, "where": statement.home, "how": statement.how}
-    return {**told, "verdict": verdict, "result": "" if check is None else check.result, "command": command}
+    ours = statement.by not in (PROOF, COMMENT)
+    told = {"statement": statement.name, "says": statement.about, "where": statement.home, "how": statement.how}
+    told |= {"verdict": _verdict(statement, check) if ours else statement.by}
+    told |= {"power": "" if check is None or check.power is None else f"{check.power:.2f}"}
+    told |= {"result": "" if check is None else check.result}
+    return told | {"command": f"mixtune reproduce {statement.by}" if ours else ""}
+
+
+def _verdict(statement: Statement, check: Check | None) -> str:
+    if check is None:
+        return "not (not run)"
+    if check.holds is None:
+        unclear = word_for(None, check.power) == "open"
+        return "open (neither confirmed nor contradicted)" if unclear else "not judged (too few runs)"
+    if not check.holds:
+        return "not (see result)"
+    if not check.as_printed:
+        return f"not as printed: {statement.slip}"
+    return "reproduced" if statement.name.startswith(("Table", "Figure", "Experiment")) else "checked"
 
 
 # --- random problems --------------------------------------------------------------------------------------------------
