@@ -26,9 +26,7 @@ def test_a_true_value_is_confirmed_as_often_as_the_power_says():
 
 @pytest.mark.parametrize("mean", [0.07, 0.11, 0.017])
 def test_a_value_at_the_margin_or_beyond_is_rarely_confirmed(mean):
-    confirmed, contradicted, _ = simulated(
-        lambda v: judge_value(v, 0.09, margin=0.02), mean=mean, spread=0.02, runs=40
-    )
+    confirmed, contradicted, _ = simulated(lambda v: judge_value(v, 0.09, margin=0.02), mean=mean, spread=0.02, runs=40)
     assert confirmed < 0.04
     assert contradicted > 0.9
 

@@ -99,7 +99,9 @@ def reproduce(
     if what == "all":
         documents["paper"] = verdicts = table_of(verified)
         if not as_json:
-            shown = [{name: row[name] for name in ("statement", "says", "verdict", "power", "result")} for row in verdicts]
+            shown = [
+                {name: row[name] for name in ("statement", "says", "verdict", "power", "result")} for row in verdicts
+            ]
             _show_table(console, "Every statement of the paper", shown)
         console.print(f"Wrote {escape(str(_write_csv(out / 'paper.csv', verdicts)))}")
     if as_json:

@@ -374,7 +374,9 @@ def _shown(line: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _line(method: str, block: str, rp: float, half: float | None, paper: Any, verdict: Verdict | None) -> dict[str, Any]:
+def _line(
+    method: str, block: str, rp: float, half: float | None, paper: Any, verdict: Verdict | None
+) -> dict[str, Any]:
     """A row of the summary, for people and for files."""
     low, high = (None, None) if half is None or not np.isfinite(half) else (rp - half, rp + half)
     ours = {"method": method, "block": block, "rp": rp, "ci_low": low, "ci_high": high}
@@ -398,9 +400,7 @@ def _range_line(judge: _Judge, row: RangeRow) -> dict[str, Any]:
     """The extreme of several rows: as far from the printed one as the row that is farthest from its own figure."""
     verdicts = [judge.row(method) for method in row.methods]
     extreme = (min if row.least else max)(verdicts, key=lambda verdict: verdict.mean)
-    verdict = judge_value(
-        judge.relative(row.methods[verdicts.index(extreme)]), row.rp, margin=MARGIN, runs=PAPER_RUNS
-    )
+    verdict = judge_value(judge.relative(row.methods[verdicts.index(extreme)]), row.rp, margin=MARGIN, runs=PAPER_RUNS)
     return _line(row.name, RANGES, verdict.mean, verdict.half, row, verdict)
 
 
@@ -481,6 +481,7 @@ def _check_of_rows(lines: Sequence[Mapping[str, Any]], runs: int) -> Check:
 def _check_of_claims(lines: Sequence[Mapping[str, Any]], name: str) -> dict[str, Check]:
     if not lines:
         return {}
+
     def told(line: Mapping[str, Any]) -> str:
         interval = "" if line["ci_low"] is None else f" +- {100 * (line['ci_high'] - line['rp']):.1f}%"
         word = word_for(line["agrees"], line["power"])
