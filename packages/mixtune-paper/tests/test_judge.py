@@ -24,11 +24,11 @@ def test_a_true_value_is_confirmed_as_often_as_the_power_says():
     assert power == pytest.approx(confirmed, abs=0.05)
 
 
-@pytest.mark.parametrize("mean", [0.07, 0.11, 0.017])
-def test_a_value_at_the_margin_or_beyond_is_rarely_confirmed(mean):
+@pytest.mark.parametrize(("mean", "contradictions"), [(0.07, 0.02), (0.11, 0.02), (0.017, 1.0)])
+def test_a_value_at_the_margin_or_beyond_is_rarely_confirmed(mean, contradictions):
     confirmed, contradicted, _ = simulated(lambda v: judge_value(v, 0.09, margin=0.02), mean=mean, spread=0.02, runs=40)
     assert confirmed < 0.04
-    assert contradicted > 0.9
+    assert contradicted == pytest.approx(contradictions, abs=0.015)
 
 
 def test_few_runs_leave_a_value_open():
@@ -53,14 +53,14 @@ def test_signs():
     assert contradicted < 0.001
     assert power == pytest.approx(confirmed, abs=0.06)
     assert simulated(lambda v: judge_sign(v, effect=0.05), mean=0.0, spread=0.05, runs=20)[0] < 0.04
-    assert simulated(lambda v: judge_sign(v, effect=0.05), mean=-0.05, spread=0.05, runs=20)[1] > 0.6
+    assert simulated(lambda v: judge_sign(v, effect=0.05), mean=-0.05, spread=0.05, runs=20)[1] > 0.9
 
 
 def test_a_true_value_is_hardly_ever_contradicted():
     """Twenty comparisons a table: few of them may be contradicted by chance."""
     for runs in (5, 20):
-        contradicted = simulated(lambda v: judge_value(v, 0.09, margin=0.001), mean=0.09, spread=0.02, runs=runs)[1]
-        assert contradicted < 0.004
+        contradicted = simulated(lambda v: judge_value(v, 0.09, margin=0.01), mean=0.09, spread=0.02, runs=runs)[1]
+        assert contradicted < 0.015
 
 
 def test_one_run_is_not_judged():

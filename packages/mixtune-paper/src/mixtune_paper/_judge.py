@@ -1,17 +1,16 @@
 """Does a number measured in a few runs say what a sentence of the paper says? Yes, no, or too few runs to judge.
 
-Two kinds of sentences are judged, both by intervals of Student's t over the runs:
+Two kinds of sentences are judged, both by 95% intervals of Student's t over the runs:
 
-* "A exceeds B by v": :func:`judge_value` asks whether the whole 95% interval lies within a margin around v (a test of
-  equivalence). The sentence is contradicted where the 99.9% interval leaves v out and the 95% interval is not within
-  the margin.
-* "A is better than B": :func:`judge_sign` asks whether the whole 95% interval is above zero, and contradicts where the
-  whole 99.9% interval is below.
+* "A exceeds B by v", up to a margin: :func:`judge_value` confirms where the whole interval is within the margin around
+  v, and contradicts where it is wholly outside.
+* "A is better than B": :func:`judge_sign` confirms where the whole interval is above zero, and contradicts where it is
+  below.
 
-The level of contradictions is strict because a table makes twenty of these comparisons. The power of a verdict is the
-probability that so many runs confirm a sentence that is true: for a value, that the measured one is the paper's; for a
-sign, that the effect is as large as in the paper's tables. Below :data:`LEAST_POWER` a sentence is not judged, unless
-the runs contradict it; with fewer than :data:`LEAST_RUNS` runs it never is, since so few do not show their own spread.
+The power of a verdict is the probability that so many runs confirm a sentence that is true: for a value, that the
+measured one is the paper's; for a sign, that the effect is as large as in the paper's tables. Below
+:data:`LEAST_POWER` a sentence is not judged, unless the runs contradict it; with fewer than :data:`LEAST_RUNS` runs it
+never is, since so few do not show their own spread.
 """
 
 from collections.abc import Iterable
@@ -86,17 +85,16 @@ def judge_value(values: Floats, target: float, *, margin: float, truth: float | 
     >>> judge_value(measured[:2], 0.09, margin=0.02).word
     'not judged'
     """
-    mean, error, half, widest = _spread(values, runs)
+    mean, error, half = _spread(values, runs)
     if len(values) < LEAST_RUNS:
         return Verdict(None, 0.0, mean, half)
     away = abs(mean - target)
     power = _power_of_value(len(values), error, half, margin, 0.0 if truth is None else truth - target)
-    within = away + half <= margin
     holds = None
-    if within and power >= LEAST_POWER:
-        holds = True
-    elif away > widest and not within:
+    if away - half > margin:
         holds = False
+    elif away + half <= margin and power >= LEAST_POWER:
+        holds = True
     return Verdict(holds, power, mean, half)
 
 
@@ -110,17 +108,17 @@ def judge_sign(values: Floats, *, effect: float) -> Verdict:
     >>> judge_sign(np.array([0.2, -0.3, 0.25, 0.22, 0.24]), effect=0.25).word
     'not judged'
     """
-    mean, error, half, widest = _spread(values)
+    mean, error, half = _spread(values)
     if len(values) < LEAST_RUNS:
         return Verdict(None, 0.0, mean, half)
     power = float(effect > 0)
     if error > 0:
         power = float(stdtr(len(values) - 1, (effect - half) / error))
     holds = None
-    if mean - half > 0 and power >= LEAST_POWER:
-        holds = True
-    elif mean + widest < 0:
+    if mean + half < 0:
         holds = False
+    elif mean - half > 0 and power >= LEAST_POWER:
+        holds = True
     return Verdict(holds, power, mean, half)
 
 
@@ -138,14 +136,13 @@ def all_of(verdicts: Iterable[bool | None]) -> bool | None:
     return None if None in given else True
 
 
-def _spread(values: Floats, runs: int = 0) -> tuple[float, float, float, float]:
-    """Mean, its standard error (with that of a mean over ``runs`` runs), and half of its 95% and 99.9% intervals."""
+def _spread(values: Floats, runs: int = 0) -> tuple[float, float, float]:
+    """Mean, its standard error (with that of a mean over ``runs`` runs), and half of its 95% interval."""
     count, mean = len(values), float(np.mean(values))
     if count < 2:
-        return mean, np.inf, np.inf, np.inf
+        return mean, np.inf, np.inf
     error = float(values.std(ddof=1) * np.sqrt(1 / count + (1 / runs if runs else 0.0)))
-    half, widest = (float(stdtrit(count - 1, level)) * error for level in (0.975, 0.9995))
-    return mean, error, half, widest
+    return mean, error, float(stdtrit(count - 1, 0.975)) * error
 
 
 def _power_of_value(count: int, error: float, half: float, margin: float, away: float) -> float:

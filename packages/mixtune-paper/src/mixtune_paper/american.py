@@ -281,14 +281,15 @@ class Claim:
     """A sentence of the experiments: by how much the RP of one method exceeds that of others.
 
     ``value`` is the printed number, which must be met up to ``margin``; without one only the sign is claimed, and the
-    power is that of the smallest difference in the paper's table.
+    power is that of the smallest difference in the paper's table. Margins are such that the paper's own 100 runs have
+    a power of about 0.8 or more: 0.025 for differences from LO-1, 0.06 where the text only says "similar".
     """
 
     sentence: str
     better: str
     worse: tuple[str, ...]
     value: float | None = None
-    margin: float = 0.02
+    margin: float = 0.025
     measured: bool = True  # the number is the paper's measurement, and not a judgement such as "similar"
 
 
@@ -299,15 +300,15 @@ TEXT_CLAIMS = {
     False: (
         Claim("RO (eta=100) outperforms LO-1 by 9%", SHARED, (LOCAL,), 0.09),
         Claim("RO (eta=100) outperforms all other LO, MLO and JO", SHARED, _OTHERS),
-        Claim("RO (eta=10) is similar to LO-1", "RO (eta=10)", (LOCAL,), 0.0, 0.05, measured=False),
+        Claim("RO (eta=10) is similar to LO-1", "RO (eta=10)", (LOCAL,), 0.0, 0.06, measured=False),
         Claim("RO (eta=500) significantly outperforms LO-1", "RO (eta=500)", (LOCAL,)),
         Claim("RO (eta=500) gains less than RO (eta=100)", SHARED, ("RO (eta=500)",)),
-        *(Claim(f"{name} is similar to LO-1", name, (LOCAL,), 0.0, 0.05, measured=False) for name in SIMILAR),
+        *(Claim(f"{name} is similar to LO-1", name, (LOCAL,), 0.0, 0.06, measured=False) for name in SIMILAR),
         Claim("LO-8 to LO-13 are significantly worse than LO-1", LOCAL, DISSIMILAR),
         Claim("JSO-{1..7} outperforms LO-1 by 6.2%", JOINT, (LOCAL,), 0.062),
         Claim("JSO-{1..7} is better than the other baselines", JOINT, (LOCAL, *_OTHERS)),
         Claim("RO (eta=100) outperforms JSO-{1..7} by about 3%", SHARED, (JOINT,), 0.03, 0.01),
-        Claim("LO-1 with 700 paths has about 1% more than RO (eta=100)", "LO-1 (700 paths)", (SHARED,), 0.01, 0.01),
+        Claim("LO-1 with 700 paths has about 1% more than RO (eta=100)", "LO-1 (700 paths)", (SHARED,), 0.01, 0.015),
         Claim("LO-1 with 50000 paths has about 10% more than RO (eta=100)", "LO-1 (50000 paths)", (SHARED,), 0.1),
     ),
     True: (
