@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixtune_paper import judge_sign, judge_value
+from mixtune_paper import judge_share, judge_sign, judge_value
 
 
 def simulated(judge, *, mean, spread, runs, trials=3000, seed=0):
@@ -68,3 +68,12 @@ def test_one_run_is_not_judged():
         assert verdict.holds is None
         assert verdict.power == 0.0
         assert verdict.word == "not judged"
+
+
+def test_shares():
+    assert judge_share(np.ones(28), 0.9).holds is None
+    assert judge_share(np.ones(29), 0.9).holds
+    assert judge_share(np.append(np.ones(29), 0), 0.9).holds is None
+    assert judge_share(np.append(np.ones(60), 0), 0.9).holds
+    assert judge_share(np.append(np.ones(3), [0, 0, 0]), 0.9).holds is False
+    assert (judge_share(np.ones(28), 0.9).power, judge_share(np.ones(29), 0.9).power) == (0.0, 1.0)

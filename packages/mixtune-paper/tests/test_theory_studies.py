@@ -150,8 +150,11 @@ def test_near_optimality_can_fail(summaries, folder, changes, verdicts):
     assert tuple(check.holds for check in checks.values()) == verdicts
 
 
-def test_bound(summaries):
+def test_bound(summaries, folder):
     checks = summaries["bound"].checks()
+    assert checks.pop("Theorem 1").holds is None  # two runs cannot show a coverage of 90%
+    assert all(check.holds for check in checks.values())
+    checks = run_study(small("bound"), out=folder, runs=30).checks()
     assert all(check.holds for check in checks.values())
     assert not checks["Theorem 1"].as_printed
     assert not checks["Theorem 1, T-Gain"].as_printed

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import betaincinv, stdtr, stdtrit
 
 from mixtune_paper._arrays import Floats
 
@@ -120,6 +120,24 @@ def judge_sign(values: Floats, *, effect: float) -> Verdict:
     elif mean - half > 0 and power >= LEAST_POWER:
         holds = True
     return Verdict(holds, power, mean, half)
+
+
+def judge_share(hits: Floats, least: float) -> Verdict:
+    """Whether something happens in at least the share ``least`` of all runs, by exact binomial limits.
+
+    The power is that for something that always happens: 1 from so many runs on that hits in all of them confirm it.
+
+    Examples
+    --------
+    >>> [judge_share(np.ones(runs), 0.9).word for runs in (5, 30)], judge_share(np.zeros(5), 0.9).word
+    (['not judged', 'yes'], 'NO')
+    """
+    count, hit = len(hits), int(np.sum(hits))
+    low = float(betaincinv(hit, count - hit + 1, 0.05)) if hit else 0.0
+    high = float(betaincinv(hit + 1, count - hit, 0.95)) if hit < count else 1.0
+    power = float(0.05 ** (1 / count) >= least)
+    holds = True if low >= least else False if high < least else None
+    return Verdict(holds, power, hit / count, (high - low) / 2)
 
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:

@@ -262,12 +262,9 @@ class RangeRow:
     ci_high: float
 
     def literal_failures(self, lines: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Methods whose RP or interval passes the printed ends."""
-        return [name for name in self.methods if name in lines and not self._inside(lines[name])]
-
-    def _inside(self, line: Mapping[str, Any]) -> bool:
-        good = line["rp"] >= self.rp if self.least else line["rp"] <= self.rp
-        return bool(good and line["ci_low"] >= self.ci_low and line["ci_high"] <= self.ci_high)
+        """Methods whose RP passes the printed end."""
+        sign = 1 if self.least else -1
+        return [name for name in self.methods if name in lines and sign * (lines[name]["rp"] - self.rp) < 0]
 
 
 RANGE_ROWS = (
@@ -382,7 +379,7 @@ def _line(
     low, high = (None, None) if half is None or not np.isfinite(half) else (rp - half, rp + half)
     ours = {"method": method, "block": block, "rp": rp, "ci_low": low, "ci_high": high}
     theirs = {f"paper_{name}": getattr(paper, name, None) for name in ("rp", "ci_low", "ci_high")}
-    verdicts = {"agrees": None, "power": None}
+    verdicts: dict[str, Any] = {"agrees": None, "power": None}
     if verdict is not None:
         verdicts = {"agrees": verdict.holds, "power": verdict.power}
     return ours | theirs | verdicts

@@ -169,8 +169,8 @@ def _summarise(settings: NearOptimalitySettings, results: Results) -> Findings:
         rows.append({"what": f"increments, {name}", "exponent": results.median(name, "exponent"), "theorem": "1"})
     for place, axis in AXES:
         for name in METHODS:
-            at = [size[place] for size in settings.sizes[name][axis]]
-            lines += lines_of(axis, name, at, results.curves(name, axis))
+            sizes = [size[place] for size in settings.sizes[name][axis]]
+            lines += lines_of(axis, name, sizes, results.curves(name, axis))
     for name, stated in STATED.items():
         speed[name] = [results.median(name, f"exponent_{axis}") for _, axis in AXES]
         for axis, value, limit in zip("NpT", speed[name], stated):

@@ -342,8 +342,8 @@ def _s_over_n(n_domains: int) -> float:
     """
     sizes = [n_domains**2 - n_domains + 1, *[1] * (n_domains - 1)]
     moments = [Moments.from_rows(np.ones((n, 1)), np.ones(n)) for n in sizes]
-    first, costs = np.eye(n_domains)[0], {"transfer": 1.0, "stability": 1.0, "horizon": 1}
-    problem = RegretProblem(moments=moments, weights=first, heads=np.zeros((n_domains, 1)), **costs)
+    first, heads = np.eye(n_domains)[0], np.zeros((n_domains, 1))
+    problem = RegretProblem(moments=moments, weights=first, heads=heads, transfer=1.0, stability=1.0, horizon=1)
     return norm(problem.value_functions()[-1].S) / n_domains
 
 
