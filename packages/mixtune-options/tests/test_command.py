@@ -333,10 +333,10 @@ def test_settings_fit_on_one_screen():
     assert more.exit_code == 0
     for name in ("--payoff", "--strike", "--upper", "--more-settings"):
         assert name in shown.stdout
-        assert f"\n{name}" not in more.stdout
+        assert f"\n{name} " not in more.stdout
     for name in ("--v0", "--hurst", "--inner-paths", "--antithetic", "--market-rates"):
         assert name not in shown.stdout
-        assert f"\n{name}" in more.stdout
+        assert f"\n{name} " in more.stdout
 
 
 def test_tiny_prices_are_shown_with_digits():

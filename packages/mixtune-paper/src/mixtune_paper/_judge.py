@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, stdtr, stdtrit
 
 from mixtune_paper._arrays import Floats
@@ -122,7 +123,7 @@ def judge_sign(values: Floats, *, effect: float) -> Verdict:
     return Verdict(holds, power, mean, half)
 
 
-def judge_share(hits: Floats, least: float) -> Verdict:
+def judge_share(hits: ArrayLike, least: float) -> Verdict:
     """Whether something happens in at least the share ``least`` of all runs, by exact binomial limits.
 
     The power is that for something that always happens: 1 from so many runs on that hits in all of them confirm it.
@@ -132,7 +133,7 @@ def judge_share(hits: Floats, least: float) -> Verdict:
     >>> [judge_share(np.ones(runs), 0.9).word for runs in (5, 30)], judge_share(np.zeros(5), 0.9).word
     (['not judged', 'yes'], 'NO')
     """
-    count, hit = len(hits), int(np.sum(hits))
+    count, hit = np.size(hits), int(np.sum(hits))
     low = float(betaincinv(hit, count - hit + 1, 0.05)) if hit else 0.0
     high = float(betaincinv(hit + 1, count - hit, 0.95)) if hit < count else 1.0
     power = float(0.05 ** (1 / count) >= least)

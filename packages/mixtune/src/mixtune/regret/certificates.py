@@ -92,7 +92,7 @@ def optimal_cost(problem: RegretProblem) -> float:
     if problem.horizon == 0:
         return problem.system.loss(prior)
     gained = xp.sum(problem.system.gradient(prior) * problem.system.step(prior, schedule.rho / problem.weight_square))
-    held = (schedule.rho - schedule.transfer) - schedule.pull * schedule.sigma
+    held = schedule.start_cost - schedule.pull * schedule.sigma
     return problem.system.loss(prior) - float(gained) + held * float(xp.sum(offset**2))
 
 
