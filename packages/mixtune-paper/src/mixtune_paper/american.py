@@ -268,8 +268,8 @@ class RangeRow:
 
 
 RANGE_ROWS = (
-    RangeRow("LO-2, ..., LO-7 (least)", SIMILAR, True, 0.966, 0.957, 0.994),
-    RangeRow("LO-8, ..., LO-13 (largest)", DISSIMILAR, False, 0.725, 0.696, 0.736),
+    RangeRow("LO-2..7 (least)", SIMILAR, True, 0.966, 0.957, 0.994),
+    RangeRow("LO-8..13 (largest)", DISSIMILAR, False, 0.725, 0.696, 0.736),
 )
 
 
@@ -358,7 +358,7 @@ def _shown(line: Mapping[str, Any]) -> dict[str, str]:
     """A line as people read it."""
 
     def interval(low: float | None, high: float | None) -> str:
-        return "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
+        return "" if low is None or high is None else f"[{low:.3f},{high:.3f}]"
 
     judged = line["power"] is not None
     return {
@@ -368,7 +368,6 @@ def _shown(line: Mapping[str, Any]) -> dict[str, str]:
         "paper": "" if line["paper_rp"] is None else f"{line['paper_rp']:.3f}",
         "its interval": interval(line["paper_ci_low"], line["paper_ci_high"]),
         "agrees": word_for(line["agrees"], line["power"]) if judged else "",
-        "power": f"{line['power']:.2f}" if judged else "",
     }
 
 
@@ -425,21 +424,29 @@ def summarise_table(settings: TableSettings, results: Results) -> Findings:
     shown: list[dict[str, str]] = []
     for name, lines in blocks.items():
         readable = [_shown(line) for line in lines]
+        if name == CLAIMS:
+            continue  # sentences, below the table
         if readable and name != PAPER:
             shown.append(dict.fromkeys(readable[0], "") | {"method": f"{name}:"})
         shown += readable
     sentences = [
         _agreement(blocks[PAPER], results.runs),
         f"Rows agree where the 95% interval of the difference from the published figure, whose own {PAPER_RUNS} runs "
-        f"count in it, is within {MARGIN:g}. Rows and claims with a power below {LEAST_POWER:g} are not judged.",
-        "Of a claim, RP is the measured difference, and the interval of the paper is what counts as that number.",
+        f"count in it, is within {MARGIN:g}. Rows and claims with a power below {LEAST_POWER:g} are not judged; that of "
+        f"the rows is {_powers(blocks[PAPER] + blocks[RANGES])}.",
         "Rows without published figures are not in the paper: Wasserstein weights, and LO-1 with its ridge tuned.",
     ]
+    sentences += [_told(line, power=True) for line in blocks[CLAIMS]]
     if beyond and set(beyond) <= judge.methods and results.runs > 1:
         sentences.append(_lead(results, beyond, float(judge.base.mean())))
     names = {PAPER: "", RANGES: "_ranges", CLAIMS: "_claims", BEYOND: "_beyond"}
     full_rows = {f"{results.experiment}{names[block]}": lines for block, lines in blocks.items() if lines}
     return results.findings(shown, sentences, _checks(results, blocks), full_rows=full_rows)
+
+
+def _powers(lines: Sequence[Mapping[str, Any]]) -> str:
+    powers = [line["power"] for line in lines if line["power"] is not None]
+    return f"{min(powers):.2f} to {max(powers):.2f}"
 
 
 def _agreement(lines: Sequence[Mapping[str, Any]], runs: int) -> str:
@@ -476,18 +483,20 @@ def _check_of_rows(lines: Sequence[Mapping[str, Any]], runs: int) -> Check:
     return Check(all_of(line["agrees"] for line in judged), told, power=min(line["power"] for line in judged))
 
 
+def _told(line: Mapping[str, Any], *, power: bool = False) -> str:
+    """A claim, what was measured, and the verdict where it is not yes."""
+    interval = "" if line["ci_low"] is None else f" +- {100 * (line['ci_high'] - line['rp']):.1f}%"
+    word = word_for(line["agrees"], line["power"])
+    begin = f"{word} (power {line['power']:.2f}): " if power else "" if word == "yes" else f"{word}: "
+    return f"{begin}{line['method']} (measured: {100 * line['rp']:.1f}%{interval})"
+
+
 def _check_of_claims(lines: Sequence[Mapping[str, Any]], name: str) -> dict[str, Check]:
     if not lines:
         return {}
 
-    def told(line: Mapping[str, Any]) -> str:
-        interval = "" if line["ci_low"] is None else f" +- {100 * (line['ci_high'] - line['rp']):.1f}%"
-        word = word_for(line["agrees"], line["power"])
-        said = "" if word == "yes" else f"{word}: "
-        return f"{said}{line['method']} (measured: {100 * line['rp']:.1f}%{interval})"
-
     holds, power = all_of(line["agrees"] for line in lines), min(line["power"] for line in lines)
-    return {name: Check(holds, "; ".join(told(line) for line in lines), power=power)}
+    return {name: Check(holds, "; ".join(_told(line) for line in lines), power=power)}
 
 
 def _lead(results: Results, beyond: list[str], base: float) -> str:
