@@ -432,8 +432,8 @@ def summarise_table(settings: TableSettings, results: Results) -> Findings:
     sentences = [
         _agreement(blocks[PAPER], results.runs),
         f"Rows agree where the 95% interval of the difference from the published figure, whose own {PAPER_RUNS} runs "
-        f"count in it, is within {MARGIN:g}. Rows and claims with a power below {LEAST_POWER:g} are not judged; that of "
-        f"the rows is {_powers(blocks[PAPER] + blocks[RANGES])}.",
+        f"count in it, is within {MARGIN:g}. Rows and claims with a power below {LEAST_POWER:g} are not judged; that "
+        f"of the rows is {_powers(blocks[PAPER] + blocks[RANGES])}.",
         "Rows without published figures are not in the paper: Wasserstein weights, and LO-1 with its ridge tuned.",
     ]
     sentences += [_told(line, power=True) for line in blocks[CLAIMS]]
