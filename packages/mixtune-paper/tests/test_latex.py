@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mixtune_paper import Results
-from mixtune_paper._latex import latex_tables
-from mixtune_paper._page import verdicts_page
 from mixtune_paper.american import TABLE1, TABLE2, TABLE_1, TABLE_2
+from mixtune_paper.latex import latex_tables
+from mixtune_paper.page import verdicts_page
 from mixtune_paper.statements import PAPER, table_of
 
 

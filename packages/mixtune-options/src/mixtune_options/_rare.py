@@ -34,8 +34,9 @@ from mixtune_options._payoffs import Payoff, PayoffFunction
 from mixtune_options._process import Process
 from mixtune_options._settings import TimeGrid
 
-#: Exercise is rare where fewer training paths than this end in the money, or a smaller share.
-FEWEST_PATHS, LEAST_SHARE = 100, 0.02
+#: Exercise is rare where fewer training paths than this end in the money, or a smaller share of them; with few paths,
+#: a share below the last number.
+FEWEST_PATHS, LEAST_SHARE, FEW_SHARE = 100, 0.02, 0.1
 #: Multiples of the direction that evaluation paths move along, in equal parts.
 MULTIPLES = np.array([0.0, 0.7, 0.85, 1.0, 1.15, 1.3])
 #: Paths and steps of the cross-entropy method, and the share of paths that a step aims at.
@@ -54,7 +55,7 @@ def is_rare(training: PathData) -> bool:
     """Whether hardly any path ends in the money, and nothing is to be had today; not where all paths are one."""
     ends = to_numpy(training.prices[:, -1])
     reached = int(np.sum(to_numpy(training.payoffs[:, -1]) > 0))
-    few = reached < min(len(training) / 2, max(FEWEST_PATHS, LEAST_SHARE * len(training)))
+    few = reached < max(LEAST_SHARE * len(training), min(FEWEST_PATHS, FEW_SHARE * len(training)))
     return few and float(training.payoffs[0, 0]) == 0 and bool(np.ptp(ends, axis=0).any())
 
 

@@ -66,8 +66,8 @@ def reproduce(
         raise ParameterError(f"there is no study {what!r} to reproduce; choose from {', '.join(CHOICES)}")
     from mixtune.report import write_figure
     from mixtune_paper._figures import FIGURES, draw
-    from mixtune_paper._latex import latex_tables
-    from mixtune_paper._page import verdicts_page
+    from mixtune_paper.latex import latex_tables
+    from mixtune_paper.page import verdicts_page
     from mixtune_paper.statements import table_of
 
     chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]

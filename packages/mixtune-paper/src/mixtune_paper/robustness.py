@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from mixtune.moments import Moments
-from mixtune.regret import RegretProblem, Sensitivity, adversarial_sensitivity, solve
+from mixtune.regret import RegretProblem, adversarial_sensitivity, solve
 from mixtune.weights import PredictiveWeights, WassersteinWeights
 from mixtune_paper._arrays import Floats
 from mixtune_paper._store import Outcome
@@ -116,8 +116,8 @@ def _predictive(settings: RobustnessSettings, rows: Rows) -> Floats:
     return PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads).values
 
 
-def _attacked(settings: RobustnessSettings, rows: Rows, seed: int, **how: Any) -> Sensitivity:
-    """All rows moved by the smallest epsilon."""
+def _attacked(settings: RobustnessSettings, rows: Rows, seed: int, **how: Any) -> Any:
+    """The sensitivity to all rows moved by the smallest epsilon."""
     grid: dict[str, Any] = {"epsilons": settings.epsilons[:1], "shares": [1.0], "trials": 1}
     weights = _predictive(settings, rows)
     return adversarial_sensitivity(

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #222; }
@@ -26,7 +27,7 @@ KINDS = (
 )
 
 
-def verdicts_page(rows: Sequence[Mapping[str, str]], *, seed: int, runs: Mapping[str, int], made_with: str) -> str:
+def verdicts_page(rows: Sequence[Mapping[str, Any]], *, seed: int, runs: Mapping[str, int], made_with: str) -> str:
     """The page, from the rows of the table of all statements."""
     counts = Counter(_kind(row["verdict"])[0] for row in rows)
     summary = "".join(
@@ -48,7 +49,7 @@ def verdicts_page(rows: Sequence[Mapping[str, str]], *, seed: int, runs: Mapping
     )
 
 
-def _row(row: Mapping[str, str]) -> str:
+def _row(row: Mapping[str, Any]) -> str:
     css = _kind(row["verdict"])[1]
     command = f"<br><code>{escape(row['command'])}</code>" if row["command"] else ""
     cells = [
