@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -392,36 +393,44 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
     # New interpreters rather than forks: forking a process with threads (BLAS, progress bars) can hang.
-    pool = ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(os.getpid(),), env=ONE_THREAD)
-    finished = False
-    try:
-        begun = [pool.submit(_work, run, settings, index, seed) for index, seed in seeds.items()]
-        for future in as_completed(begun):
-            index, outcome, rest = future.result()
-            if outcome is None:
-                raise RuntimeError(f"run {index} failed in a worker process:\n{rest}")
-            yield index, outcome, rest
-        finished = True
-    except BrokenProcessPool as error:
-        raise MixtuneError(
-            "a worker process ended before its run was finished, perhaps because memory ran out; finished runs are "
-            "kept: continue with fewer jobs"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, kill_workers=not finished)
+    with TemporaryDirectory() as folder:
+        running = Path(folder) / "running"
+        running.touch()
+        finished = False
+        pool = ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(os.getpid(), running), env=ONE_THREAD)
+        try:
+            begun = [pool.submit(_work, run, settings, index, seed) for index, seed in seeds.items()]
+            for future in as_completed(begun):
+                index, outcome, rest = future.result()
+                if outcome is None:
+                    raise RuntimeError(f"run {index} failed in a worker process:\n{rest}")
+                yield index, outcome, rest
+            finished = True
+        except BrokenProcessPool as error:
+            raise MixtuneError(
+                "a worker process ended before its run was finished, perhaps because memory ran out; finished runs "
+                "are kept: continue with fewer jobs"
+            ) from error
+        finally:
+            if not finished:
+                running.unlink()  # workers end by themselves
+            pool.shutdown(wait=True)
 
 
-def _begin_worker(parent: int) -> None:
-    """The parent decides on Ctrl-C, and a process whose parent was killed ends."""
+#: Seconds between two looks of a worker at whether it is still wanted.
+LOOK = 0.2
+
+
+def _begin_worker(parent: int, running: Path) -> None:
+    """The parent decides on Ctrl-C; a process ends where the study is stopped or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        while running.exists() and (not hasattr(os, "getppid") or os.getppid() == parent):
+            time.sleep(LOOK)
         os._exit(1)
 
-    if hasattr(os, "getppid"):
-        threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _work(run: Run, settings: Any, index: int, seed: int) -> tuple[int, Any, Any]:
