@@ -14,13 +14,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mixtune_paper import ResultsStore
+from mixtune_paper import ResultsStore, word_for
 
 PAGE = Path(__file__).with_name("reproduction.md")
 TABLES = (
     "table1",
+    "table1_ranges",
+    "table1_claims",
     "table1_beyond",
     "table2",
+    "table2_claims",
     "open-settings",
     "oracle",
     "near-optimality",
@@ -49,8 +52,8 @@ def table(path: Path) -> str:
     if not any(row["paper_rp"] for row in rows):  # nothing published to compare with
         lines = ["| method | RP | 95% interval |", "|---|---|---|"]
         return "\n".join([*lines, *(f"| {r['method']} | {number(r['rp'])} | {interval(r, '')} |" for r in rows)])
-    lines = ["| method | RP | 95% interval | paper | its interval | agrees |", "|---|---|---|---|---|---|"]
-    agrees = {"True": "yes", "False": "**no**", "true": "yes", "false": "**no**", "yes": "yes", "no": "**no**"}
+    head = "claim | difference" if path.stem.endswith("_claims") else "method | RP"
+    lines = [f"| {head} | 95% interval | paper | its interval | agrees | power |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         cells = (
             row["method"],
@@ -58,10 +61,17 @@ def table(path: Path) -> str:
             interval(row, ""),
             number(row["paper_rp"]),
             interval(row, "paper_"),
-            agrees.get(row["agrees"], ""),
+            verdict(row),
+            number(row["power"]),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def verdict(row: dict[str, str]) -> str:
+    """A verdict in a word; nothing where there is nothing to judge."""
+    holds = {"True": True, "False": False}.get(row["agrees"])
+    return word_for(holds, float(row["power"])) if row["power"] else ""
 
 
 def plain_table(rows: list[dict[str, str]]) -> str:
@@ -90,15 +100,12 @@ def agreement(folders: Sequence[Path]) -> str:
             with ResultsStore(folder) as store:
                 held, runs = store.configuration(name), len(store.finished(name))
             with (folder / f"{name}.csv").open(newline="") as file:
-                judged = [row for row in csv.DictReader(file) if row["agrees"]]
-            odd = [f"{r['method']} ({number(r['rp'])}, paper {number(r['paper_rp'])})" for r in judged if wrong(r)]
-            rows.append((name, held["seed"], runs, f"{len(judged) - len(odd)} of {len(judged)}", ", ".join(odd)))
+                judged = [row for row in csv.DictReader(file) if row["power"]]
+            odd = [row for row in judged if verdict(row) != "yes"]
+            told = [f"{verdict(r)}: {r['method']} ({number(r['rp'])}, paper {number(r['paper_rp'])})" for r in odd]
+            rows.append((name, held["seed"], runs, f"{len(judged) - len(odd)} of {len(judged)}", ", ".join(told)))
     lines = ["| table | base seed | runs | published rows that agree | others |", "|---|---|---|---|---|"]
     return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in sorted(rows))])
-
-
-def wrong(row: dict[str, str]) -> bool:
-    return row["agrees"].lower() in ("false", "no")
 
 
 def main(results: Path, *others: Path) -> None:

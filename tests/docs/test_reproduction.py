@@ -41,19 +41,19 @@ def test_tables_are_put_between_their_marks(page, tmp_path):
 
 def test_agreement_of_several_seeds(page, tmp_path):
     page.write_text("a\n<!-- seeds -->\n<!-- end seeds -->\nb\n")
-    line = "{},the paper's settings,{},,,{},,,{}\n"
+    line = "{},the paper's settings,{},,,{},,,{},{}\n"
     folders = [tmp_path / "one", tmp_path / "two"]
     for seed, folder in enumerate(folders):
         with ResultsStore(folder) as store:
             store.claim("table2", {"seed": seed})
             store.add("table2", 0, Outcome({"LO-1": {"price": 1.0}}), seed=0, seconds=0.1, made_with="")
-        head = "method,block,rp,ci_low,ci_high,paper_rp,paper_ci_low,paper_ci_high,agrees\n"
-        rows = [line.format("LO-1", 1, 1, "yes"), line.format("MLO", 0.9, 0.95 - seed, "no" if seed else "yes")]
-        (folder / "table2.csv").write_text(head + "".join(rows) + line.format("own", 1, "", ""))
+        head = "method,block,rp,ci_low,ci_high,paper_rp,paper_ci_low,paper_ci_high,agrees,power\n"
+        rows = [line.format("LO-2", 1, 1, True, 0.9), line.format("MLO", 0.9, 0.95 - seed, seed == 0, 0.9)]
+        (folder / "table2.csv").write_text(head + "".join(rows) + line.format("own", 1, "", "", ""))
     reproduction.main(*folders)
     text = page.read_text()
     assert "| table2 | 0 | 1 | 2 of 2 |  |" in text
-    assert "| table2 | 1 | 1 | 1 of 2 | MLO (0.900, paper -0.050) |" in text
+    assert "| table2 | 1 | 1 | 1 of 2 | NO: MLO (0.900, paper -0.050) |" in text
 
 
 def test_the_page_has_a_place_for_every_table_and_figure():

@@ -311,3 +311,33 @@ def test_a_device_prices_the_same():
     pytest.importorskip("torch")
     here, there = as_json(*FAST), as_json("--device", "torch:cpu", *FAST)
     assert there["price"] == pytest.approx(here["price"], rel=1e-9)
+
+
+def test_assumptions_are_printed_and_in_the_document():
+    shown = " ".join(run("--volatility", "0.3", *FAST).stdout.split())
+    for part in ("assumptions:", "volatility=0.3", "at 4 equally spaced dates", "0.05 per year", "lower bound"):
+        assert part in shown
+    assert "drawn towards it" not in shown
+    rare = as_json("--strike", "55", "--maturity", "0.5", *FAST)["assumptions"]
+    assert any("drawn towards it" in sentence for sentence in rare)
+    heston = as_json("--model", "heston", "--rate", "0.02", *FAST)["assumptions"]
+    assert any("sees the variance" in sentence for sentence in heston)
+    assert any("0.02 per year" in sentence for sentence in heston)
+    assert "at maturity only" in " ".join(as_json("--paths", "600", "--dates", "1")["assumptions"])
+
+
+def test_settings_fit_on_one_screen():
+    """The others are listed on request, and every setting is in one of the two lists."""
+    shown, more = run("--help"), run("--more-settings")
+    assert len(shown.stdout.splitlines()) <= 45
+    assert more.exit_code == 0
+    for name in ("--payoff", "--strike", "--upper", "--more-settings"):
+        assert name in shown.stdout
+        assert f"\n{name} " not in more.stdout
+    for name in ("--v0", "--hurst", "--inner-paths", "--antithetic", "--market-rates"):
+        assert name not in shown.stdout
+        assert f"\n{name} " in more.stdout
+
+
+def test_tiny_prices_are_shown_with_digits():
+    assert "1.14" in run("--strike", "55", "--maturity", "0.5", "--paths", "5000").stdout

@@ -1,5 +1,6 @@
 """``mixtune reproduce`` as a user runs it."""
 
+import html
 import importlib.util
 import json
 import subprocess
@@ -41,7 +42,7 @@ def test_json_alone_on_stdout_and_files_in_the_folder(tmp_path):
     assert [m["method"] for m in document["methods"]] == ["RO", "ARO", "RO", "ARO"]
     assert "1/1" in done.stderr
     names = {path.name for path in (tmp_path / "results").iterdir()}
-    assert names == {"results.sqlite", "figure2.csv", "figure2.png", "figure2.svg"}
+    assert names == {"results.sqlite", "figure2.csv", "figure2.png", "figure2.svg", "figure2.pdf"}
 
 
 def test_a_readable_table_and_notes(run, tmp_path):
@@ -81,6 +82,12 @@ def test_all_is_one_document_by_name(run, tmp_path):
     verdicts = {row["statement"]: row["verdict"] for row in document["paper"]}
     assert verdicts["Figure 1"] != "not (not run)" == verdicts["Lemma 5"]
     assert (tmp_path / "paper.csv").read_text().count("\n") == len(verdicts) + 1
+    page = (tmp_path / "paper.html").read_text(encoding="utf-8")
+    assert page.count("<tr>") > len(verdicts)
+    assert all(html.escape(name) in page for name in verdicts)
+    assert "src=" not in page
+    assert "href=" not in page
+    assert "figure1 1, figure2 1" in page
     shown = run("all", "--runs", 1, "--jobs", 1, "--out", tmp_path).stdout
     assert "Every statement of the paper" in shown
     assert "Lemma 4" in shown

@@ -174,21 +174,59 @@ def test_means_and_standard_deviations(tmp_path):
     assert "descent" not in summary.as_json()
 
 
-def test_checks_of_the_figures(tmp_path):
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """Figures 1 and 2 in miniature, in six runs."""
+    folder = tmp_path_factory.mktemp("judged")
     settings = ConvergenceSettings(data=NetworkData(width=60, n_rows=20), horizon=200, descent_steps=2000)
-    first = run_study(replace(FIGURE_1, settings=settings), out=tmp_path, runs=2)
-    assert set(first.checks()) == {"Figure 1"}
-    series = {s.method: s for s in first.series}
-    slow, fast = (replace(series["GD"], loss_mean=series["GD"].loss_mean * factor) for factor in (1e3, 1e-9))
-    slow = replace(slow, energy_mean=slow.loss_mean)
-    unstable = {"stability_limits": np.array([7.5e-5, 9e-5])}
-    assert replace(first, series=(series["RO"], slow), **unstable).checks()["Figure 1"].holds
-    assert not replace(first, series=(series["RO"], slow), stability_limits=np.ones(2)).checks()["Figure 1"].holds
-    assert not replace(first, series=(series["RO"], fast), **unstable).checks()["Figure 1"].holds
+    first = run_study(replace(FIGURE_1, settings=settings), out=folder, runs=6)
     settings = replace(settings, transfers=(1e-3, 2.0), descent_steps=0)
-    second = run_study(replace(FIGURE_2, settings=settings), out=tmp_path, runs=2)
-    assert second.checks()["Figure 2"].holds
-    swapped = tuple(replace(s, transfer={1e-3: 2.0, 2.0: 1e-3}[s.transfer]) for s in second.series)
-    assert not replace(second, series=swapped).checks()["Figure 2"].holds
-    even = [replace(s, loss_mean=np.linspace(s.loss_mean[0], s.loss_mean[-1], 201)) for s in second.series]
-    assert not replace(second, series=tuple(even)).checks()["Figure 2"].holds  # no late start
+    return first, run_study(replace(FIGURE_2, settings=settings), out=folder, runs=6)
+
+
+def check_of(summary, *, limits=None, **by_run):
+    """The check of a figure with some of its numbers replaced."""
+    changed = {name.replace("_", " "): values for name, values in by_run.items()}
+    limits = summary.stability_limits if limits is None else np.array(limits)
+    (check,) = replace(summary, by_run={**summary.by_run, **changed}, stability_limits=limits).checks().values()
+    return check
+
+
+def test_check_of_figure_1(judged):
+    first, _ = judged
+    ones = np.ones(6)
+    slow = {"GD_loss": 5 * first.by_run["RO loss"], "GD_energy": 5.05 * first.by_run["RO loss"]}
+    between = 7.5e-5 * (1 + 0.01 * np.linspace(-1, 1, 6))
+    good = check_of(first, limits=between, **slow)
+    assert good.holds
+    assert good.as_printed
+    assert good.power > 0.8
+    mixed = check_of(first, limits=[*between[:-1], 8.1e-5], **slow)
+    assert mixed.holds
+    assert not mixed.as_printed  # 8e-5 is stable in one run
+    assert check_of(first, limits=2e-4 * ones + 1e-6 * between, **slow).holds is False
+    assert check_of(first, limits=6e-5 * ones, **slow).holds is False  # 7e-5 explodes
+    assert check_of(first, limits=between, **{**slow, "GD_loss": 0.1 * first.by_run["RO loss"]}).holds is False
+    assert check_of(first, limits=between, **{**slow, "GD_energy": 9 * first.by_run["RO loss"]}).holds is False
+    wide = 7.5e-5 * (1 + 0.1 * np.linspace(-1, 1, 6))
+    assert check_of(first, limits=np.maximum(wide, 7e-5), **slow).holds is None  # the runs differ too much
+
+
+def test_check_of_figure_2(judged):
+    _, second = judged
+    good = check_of(second)
+    assert good.holds
+    assert good.power > 0.8
+    start, loss = ({k: second.by_run[f"{what} lambda={k}"] for k in ("0.001", "2")} for what in ("start", "loss"))
+    for change in (
+        {"start lambda=2": start["2"] - 0.5},  # no late start
+        {"start lambda=0.001": np.minimum(start["2"] + 0.01, 1.0)},  # the smaller lambda starts later
+        {"loss lambda=2": 0.1 * loss["0.001"]},  # the larger lambda gains more
+    ):
+        assert check_of(second, **change).holds is False
+    assert replace(second, by_run={k: v[:3] for k, v in second.by_run.items()}).checks()["Figure 2"].holds is None
+
+
+def test_exploding_in_all_runs_contradicts(judged):
+    first, _ = judged
+    assert check_of(first, limits=np.full(6, 1e-9)).holds is False

@@ -101,6 +101,12 @@ def test_checks_can_fail(monkeypatch):
     assert "Algorithm 1" in lost
 
 
+def test_corollary_1_fails_for_one_large_dataset():
+    """|S(T)|/N is 4.2 for N = 5 and 39 for N = 40, with the same largest features and targets."""
+    growth = CHECKS["Corollary 1"](Case.draw(StatementSettings(), 1))["growth_of_s_over_n_as_printed"]
+    assert growth == pytest.approx(39.025 / 4.2)
+
+
 def test_estimates_are_not_vacuous():
     """What is measured is no vanishing part of its bound, although that of the controls doubles with every step."""
     case = Case.draw(StatementSettings(), 1)
@@ -113,7 +119,9 @@ def test_verdicts():
         "Lemma 1": Check(True, "fine"),
         "Lemma 2": Check(False, "broken"),
         "Theorem 8": Check(True, "mixture", as_printed=False),
-        "Table 2": Check(True, "21 of 21 rows agree"),
+        "Table 2": Check(True, "20 of 20 rows agree", power=0.91),
+        "Table 1 (b)": Check(None, "7 rows not judged", power=0.3),
+        "Experiment 2": Check(None, "between", power=0.9),
     }
     rows = {row["statement"]: row for row in table_of(checks)}
     assert len(rows) == len(PAPER)
@@ -122,6 +130,9 @@ def test_verdicts():
     assert rows["Lemma 2"]["result"] == "broken"
     assert rows["Theorem 8"]["verdict"].startswith("not as printed: the mixtures are equal")
     assert rows["Table 2"]["verdict"] == "reproduced"
+    assert rows["Table 2"]["power"] == "0.91"
+    assert rows["Table 1 (b)"]["verdict"] == "not judged (too few runs)"
+    assert rows["Experiment 2"]["verdict"] == "open (neither confirmed nor contradicted)"
     assert rows["Lemma 4"]["verdict"] == "used in a proof only"
     assert rows["Remark 2"]["verdict"].startswith("not (nothing to check")
     assert rows["Theorem 1"]["verdict"] == "not (not run)"

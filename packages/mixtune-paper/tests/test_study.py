@@ -1,6 +1,5 @@
 """Studies: resumed, extended, cut short, spread over processes, the numbers stay the same to the bit."""
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -160,12 +159,17 @@ def test_failures_of_workers_are_reported_by_the_parent(tmp_path):
         run_study(broken, out=tmp_path, runs=2, jobs=2)
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
 def test_a_worker_that_vanishes_is_reported_by_the_parent(tmp_path):
     """As where memory runs out: the operating system ends one of the processes."""
 
+    def workers():
+        children = [(pid, Path(f"/proc/{pid}/cmdline").read_text()) for pid in children_of(os.getpid()) if alive(pid)]
+        return [pid for pid, command in children if "LokyProcess" in command]
+
     def end_one():
-        wait_until(lambda: len(multiprocessing.active_children()) == 2, "no workers")
-        multiprocessing.active_children()[0].kill()
+        wait_until(lambda: len(workers()) == 2, "no workers")
+        os.kill(workers()[0], signal.SIGKILL)
 
     with ThreadPoolExecutor(1) as thread:
         done = thread.submit(end_one)

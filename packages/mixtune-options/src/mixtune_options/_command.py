@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Column, Table
 
@@ -37,9 +39,9 @@ MODELS = {
 DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3, "hurst": 0.1}
 #: Simulation schemes by default: the library's, and the paper's.
 SCHEMES = {"heston": ("auto", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
-PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put, geometric-basket-put, asian-call or asian-put."
-CURVE = "time:value pairs for a curve"
-ANY_TIME = "Exercise at any time, extrapolated from 40 dates or from --dates."
+PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put, geometric-basket-put, asian-call, asian-put."
+MORE = "List all others: models, simulation."
+ANY_TIME = "Extrapolate to exercise at any time."
 ON_DEVICE = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
 OWN_MATURITIES = "Years to maturity of such markets: calm:0.5,crash:0.25."
 SCHEME = (
@@ -57,71 +59,109 @@ PER_ASSET = ("spot", "dividend", "volatility", *VARIANCE)
 CURVES = ("dividend", "volatility")
 #: What a settings file may hold, in words.
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+#: Parameters of the command that say nothing about the price.
+NOT_SETTINGS = ("context", "config", "plot", "as_json", "more_settings")
 #: Settings that apply to observed paths.
 BY_MARKET = ("market_rates", "market_maturities")
 OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "width", "seed", *BY_MARKET}
+
+
+def _list_hidden(context: typer.Context, wanted: bool) -> None:
+    """Print the settings that ``--help`` leaves out, and stop."""
+    if not wanted:
+        return
+    table = Table("setting", "default", "", box=None, pad_edge=False)
+    for parameter in context.command.params:
+        if getattr(parameter, "hidden", False):
+            default = "" if parameter.default in (None, "") else str(parameter.default)
+            table.add_row(parameter.opts[0], default, escape(str(getattr(parameter, "help", ""))))
+    Console(highlight=False).print(table)
+    raise typer.Exit
 
 
 def price(
     model: Annotated[str, typer.Option(help="black-scholes, heston or rough-heston.")] = "black-scholes",
     payoff: Annotated[str, typer.Option(help=PAYOFFS)] = "put",
     assets: Annotated[int, typer.Option(help="Number of assets.")] = 1,
-    spot: Annotated[str, typer.Option(help="Price today, or one for each asset: 90,100.")] = "100",
+    spot: Annotated[str, typer.Option(help="Price today; 90,100 for two assets.")] = "100",
     strike: Annotated[float, typer.Option(help="Strike of the option.")] = 100.0,
-    rate: Annotated[float, typer.Option(help="Interest rate per year, 0.05 for 5%.")] = 0.05,
-    dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one for each asset; {CURVE}.")] = "0",
-    cash_dividends: Annotated[str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.")] = "",
-    volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one per asset; {CURVE}.")] = "0.2",
-    correlation: Annotated[float, typer.Option(help="Correlation between assets; a matrix in a settings file.")] = 0.0,
+    rate: Annotated[float, typer.Option(help="Interest rate, 0.05 for 5%.")] = 0.05,
+    dividend: Annotated[str, typer.Option(help="Dividend yield, or a list, or time:value.")] = "0",
+    cash_dividends: Annotated[
+        str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.", hidden=True)
+    ] = "",
+    volatility: Annotated[str, typer.Option(help="Likewise (Black-Scholes).")] = "0.2",
+    correlation: Annotated[float, typer.Option(help="Between all assets.")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
-    strikes: Annotated[str | None, typer.Option(help="Several strikes, such as 90,100,110; prints a table.")] = None,
-    maturities: Annotated[str | None, typer.Option(help="Several maturities, such as 0.5,1, with --strikes.")] = None,
+    strikes: Annotated[str | None, typer.Option(help="Several, such as 90,100,110.")] = None,
+    maturities: Annotated[str | None, typer.Option(help="Several, with --strikes: 0.5,1.")] = None,
     american: Annotated[bool, typer.Option("--american", help=ANY_TIME)] = False,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
-    v0: Annotated[str | None, typer.Option("--v0", help="Variance today, or one for each asset (Heston).")] = None,
-    v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one for each asset (Heston).")] = None,
-    v_speed: Annotated[str | None, typer.Option(help="Mean-reversion speed, or one for each asset (Heston).")] = None,
-    v_vol: Annotated[str | None, typer.Option(help="Volatility of variance, or one for each asset (Heston).")] = None,
-    rho: Annotated[str | None, typer.Option(help="Price-variance correlation, or one for each asset (Heston).")] = None,
-    hurst: Annotated[float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).")] = None,
-    paths: Annotated[int, typer.Option(help="Number of evaluation paths, and of training paths.")] = 50_000,
-    training_paths: Annotated[int | None, typer.Option(help="Number of training paths, if not --paths.")] = None,
-    width: Annotated[int | None, typer.Option(help="Number of random units; chosen by default.")] = None,
-    method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
-    preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
+    v0: Annotated[
+        str | None, typer.Option("--v0", help="Variance today, or one for each asset (Heston).", hidden=True)
+    ] = None,
+    v_mean: Annotated[
+        str | None, typer.Option(help="Long-run variance, or one for each asset (Heston).", hidden=True)
+    ] = None,
+    v_speed: Annotated[
+        str | None, typer.Option(help="Mean-reversion speed, or one for each asset (Heston).", hidden=True)
+    ] = None,
+    v_vol: Annotated[
+        str | None, typer.Option(help="Volatility of variance, or one for each asset (Heston).", hidden=True)
+    ] = None,
+    rho: Annotated[
+        str | None, typer.Option(help="Price-variance correlation, or one for each asset (Heston).", hidden=True)
+    ] = None,
+    hurst: Annotated[
+        float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).", hidden=True)
+    ] = None,
+    paths: Annotated[int, typer.Option(help="Evaluation and training paths.")] = 50_000,
+    training_paths: Annotated[
+        int | None, typer.Option(help="Number of training paths, if not --paths.", hidden=True)
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Number of random units; chosen by default.", hidden=True)] = None,
+    method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.", hidden=True)] = "rlsm",
+    preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.", hidden=True)] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
-    scheme: Annotated[str | None, typer.Option(help=SCHEME)] = None,
-    substeps: Annotated[int | None, typer.Option(help="Simulation steps per date (Heston models).")] = None,
-    bias_tolerance: Annotated[float, typer.Option(help="Accepted error of the time steps, 0.001 for 0.1%.")] = 0.001,
-    antithetic: Annotated[bool, typer.Option("--antithetic", help="Evaluate on antithetic pairs of paths.")] = False,
-    sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
-    all_paths: Annotated[bool, typer.Option("--all-paths", help="Also regress on paths out of the money.")] = False,
-    upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
-    upper_paths: Annotated[int, typer.Option(help="Outer paths of the upper bound.")] = 1000,
-    inner_paths: Annotated[int, typer.Option(help="Inner paths from each outer state.")] = 200,
-    plain: Annotated[bool, typer.Option("--plain", help="Do not use control variates.")] = False,
-    greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta, gamma, vega, theta and rho.")] = False,
-    device: Annotated[str, typer.Option(metavar="cpu|cuda", help=ON_DEVICE)] = "cpu",
-    config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options override it.")] = None,
-    data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
+    scheme: Annotated[str | None, typer.Option(help=SCHEME, hidden=True)] = None,
+    substeps: Annotated[
+        int | None, typer.Option(help="Simulation steps per date (Heston models).", hidden=True)
+    ] = None,
+    bias_tolerance: Annotated[
+        float, typer.Option(help="Accepted error of the time steps, 0.001 for 0.1%.", hidden=True)
+    ] = 0.001,
+    antithetic: Annotated[
+        bool, typer.Option("--antithetic", help="Evaluate on antithetic pairs of paths.", hidden=True)
+    ] = False,
+    sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.", hidden=True)] = False,
+    all_paths: Annotated[
+        bool, typer.Option("--all-paths", help="Also regress on paths out of the money.", hidden=True)
+    ] = False,
+    upper: Annotated[bool, typer.Option("--upper", help="Also a dual upper bound.")] = False,
+    upper_paths: Annotated[int, typer.Option(help="Outer paths of the upper bound.", hidden=True)] = 1000,
+    inner_paths: Annotated[int, typer.Option(help="Inner paths from each outer state.", hidden=True)] = 200,
+    plain: Annotated[bool, typer.Option("--plain", help="Do not use control variates.", hidden=True)] = False,
+    greeks: Annotated[bool, typer.Option("--greeks", help="Also delta, gamma, vega, theta, rho.")] = False,
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help=ON_DEVICE, hidden=True)] = "cpu",
+    config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Observed paths, a file per market.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
-    market_rates: Annotated[str, typer.Option(help="Rates of markets that have their own: calm:0.02,crash:0.01.")] = "",
-    market_maturities: Annotated[str, typer.Option(help=OWN_MATURITIES)] = "",
-    plot: Annotated[Path | None, typer.Option(help="Draw the region (or all strikes) to a .png or .svg file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    market_rates: Annotated[
+        str, typer.Option(help="Rates of markets that have their own: calm:0.02,crash:0.01.", hidden=True)
+    ] = "",
+    market_maturities: Annotated[str, typer.Option(help=OWN_MATURITIES, hidden=True)] = "",
+    plot: Annotated[Path | None, typer.Option(help="Draw to a .png or .svg file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+    more_settings: Annotated[
+        bool, typer.Option("--more-settings", help=MORE, is_eager=True, callback=_list_hidden)
+    ] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:
-    """Price an American or Bermudan option by randomised least-squares Monte Carlo.
+    """Price an American or Bermudan option by least-squares Monte Carlo.
 
-    Examples:
-
-    mixtune price --payoff max-call --assets 2 --dividend 0.1 --maturity 3 --dates 9 --upper
-
-    mixtune price --strikes 90,100,110 --maturities 0.5,1 --plot grid.png
-
-    mixtune price --data markets/ --focal today --payoff put --strike 40 --maturity 1
+    Example: mixtune price --payoff max-call --assets 2 --dividend 0.1 --upper
     """
-    given = {name: value for name, value in locals().items() if name not in ("context", "config", "plot", "as_json")}
+    given = {name: value for name, value in locals().items() if name not in NOT_SETTINGS}
     settings, explicit = _with_file(given, config, context)
     if plot is not None:
         _check_plot(plot, settings)
@@ -142,10 +182,47 @@ def _one(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_jso
         if result.region is None:
             raise ParameterError("the exercise region can be drawn for one or two assets and at least two dates")
         _save_plot(partial(draw_exercise_region, result.region), plot)
+    assumed = _assumptions(settings, result)
     if as_json:
-        outputs.print_json(result.as_dict())
+        outputs.print_json(result.as_dict() | {"assumptions": assumed})
+        return
+    console = Console(highlight=False)
+    _show(console, settings, result)
+    console.print("\nassumptions:")
+    for sentence in assumed:
+        console.print(f"- {sentence}", markup=False)
+
+
+def _assumptions(settings: dict[str, Any], result: PriceResult) -> list[str]:
+    """What the price takes for granted, in sentences."""
+    dates, observed = len(result.times) - 1, settings["data"] is not None
+    if observed:
+        market = (
+            f"the future is like the {result.settings['datasets'][settings['focal']]} paths of {settings['focal']!r}"
+        )
     else:
-        _show(Console(highlight=False), settings, result)
+        # NumPy's arrays in words: array([100.]) is 100.
+        process = re.sub(r"array\(\[(.*?)\.?\]\)", r"\1", result.settings["process"])
+        market = f"prices follow {process}"
+    exercise = (
+        f"the option may be exercised today and at {dates} equally spaced dates, not between them (--american "
+        "extrapolates to exercise at any time)"
+    )
+    if dates == 1:
+        exercise = "the option may be exercised today and at maturity only"
+    rates = "their own rates" if observed and settings["market_rates"] else f"{settings['rate']:g} per year"
+    sentences = [
+        market,
+        exercise,
+        f"cash flows are discounted with {rates}, continuously compounded; no costs, no default, no taxes",
+        "the price is a lower bound: what a learned exercise rule earns on paths that did not teach it; its interval "
+        "is the sampling error of these paths" + ("" if result.upper else " (--upper adds an upper bound)"),
+    ]
+    if result.settings.get("importance_sampling"):
+        sentences.append("exercise is rare: paths are drawn towards it and counted with their likelihood ratios")
+    if result.settings.get("observe_hidden") and settings["model"] != "black-scholes":
+        sentences.append("who exercises sees the variance, as the price under this model assumes")
+    return sentences
 
 
 def _with_file(given: dict[str, Any], config: Path | None, context: typer.Context) -> tuple[dict[str, Any], set[str]]:
@@ -372,6 +449,11 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
     checks.require_extra("matplotlib", "report", "drawing figures")
 
 
+def _amount(value: float) -> str:
+    """Four decimals, or as many digits where a price has none that far."""
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.01 else f"{value:.5g}"
+
+
 def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> None:
     where = settings["focal"] if settings["data"] is not None else settings["model"]
     numbers = [Column(name, justify="right") for name in ("price", "95% interval")]
@@ -379,14 +461,14 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
     table = Table("", *numbers, title=title, title_justify="left")
     for name, found in (("lower bound", result), ("upper bound", result.upper), ("European", result.european)):
         if found is not None:
-            table.add_row(name, f"{found.price:.4f}", f"{found.ci_low:.4f} to {found.ci_high:.4f}")
+            table.add_row(name, _amount(found.price), f"{_amount(found.ci_low)} to {_amount(found.ci_high)}")
     console.print(table)
     for name, greek in result.greeks.items():
         values = ", ".join(f"{v:.4f} ± {1.96 * e:.4f}" for v, e in zip(greek.value, greek.standard_error))
         console.print(f"{name}: {values}")
     if result.gap is not None:
         share = f" ({100 * result.gap / result.price:.2f}% of the price)" if result.price > 0 else ""
-        console.print(f"gap between the bounds: {result.gap:.4f}{share}")
+        console.print(f"gap between the bounds: {_amount(result.gap)}{share}")
     if result.below_european:
         console.print("below the European price: within noise, or the policy needs more paths")
     if result.bias is not None:

@@ -63,6 +63,8 @@ MOST_ASSETS = 5
 MOST_HALVINGS = 2
 #: Discounted European values (paths,) from prices (paths, assets) and a date.
 BaseValue = Callable[[Array, int], Array]
+#: Of the expected variance, at which an approximate value is taken.
+SHARES_OF_VARIANCE = np.array([1.0, 0.5, 2.0])
 #: From samples, one per path, to their mean and its standard error.
 Mean = Callable[[Floats], tuple[float, float]]
 
@@ -107,6 +109,33 @@ def vanilla(process: Process, strikes: Floats, sign: int, grid: TimeGrid) -> Flo
     else:
         calls = _fourier_call(process, forward, strikes, grid.maturity)
     return grid.discount[-1] * calls_or_puts(sign, calls, forward, strikes)
+
+
+def approximate_value(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> BaseValue | None:
+    """Black's formula with the expected variance to maturity, as features where variances are random; else None.
+
+    It takes inputs (paths, k) of one date, prices first and variances last, and gives discounted values (paths, 3): at
+    this variance, half of it and twice as much, between which skew and early exercise move the value.
+    """
+    if not isinstance(payoff, Call | Put) or not isinstance(process, Heston) or process.n_assets != 1:
+        return None
+    if process.cash_dividends or process.scheme == "paper":
+        return None
+    sign, strike, discount = payoff.sign, float(payoff.strike), grid.discount
+    level, speed = (float(np.squeeze(value)) for value in (process.v_mean, process.v_speed))
+
+    def value(X: Array, date: int) -> Array:
+        inputs = to_numpy(X)
+        left = grid.maturity - float(grid.times[date])
+        span = -math.expm1(-speed * left) / speed if speed > 0 else left
+        total = np.maximum(level * (left - span) + span * inputs[:, -1], 0.0)
+        dividends = float(mean_over(process.dividend, float(grid.times[date]), grid.maturity)[0]) * left
+        forward = np.maximum(inputs[:, 0], 0.0) * math.exp(-dividends) * discount[date] / discount[-1]
+        forward, deviation = forward[:, None], np.sqrt(total[:, None] * SHARES_OF_VARIANCE)
+        calls = black_call(np.maximum(forward, 1e-300), strike, deviation)
+        return match(discount[-1] * calls_or_puts(sign, calls, forward, strike), X)
+
+    return value
 
 
 def forward_price(process: BlackScholes | VarianceProcess, grid: TimeGrid) -> float:

@@ -59,8 +59,9 @@ from mixtune_options._greeks import Greek, Market, Sensitivity, Valued
 from mixtune_options._heston import VarianceProcess
 from mixtune_options._martingale import exchangeable, moves, relative_gains, symmetric, without_noise
 from mixtune_options._paths import PathData, observed_paths, simulate, with_observed
-from mixtune_options._payoffs import PathPayoff, PayoffFunction
+from mixtune_options._payoffs import PathPayoff, Payoff, PayoffFunction
 from mixtune_options._process import Process, State
+from mixtune_options._rare import Tilt, find_tilt, is_rare, spread_paths, tilted_paths
 from mixtune_options._settings import METHOD, PriceSettings, TimeGrid, numbers
 
 #: Inner states evaluated at a time.
@@ -76,6 +77,11 @@ STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
 SYMMETRY_PATHS = 50
 #: Training paths where the option is held to maturity and what that is worth is known.
 HELD_PATHS = 1000
+#: How the upper bound is found where the money is rarely reached.
+TILTED_BOUND = "dual martingale, European values, importance sampling"
+#: Training paths from which approximate European values are features: with few, more features cost more than they
+#: bring.
+ENOUGH_PATHS = 5000
 #: Relative differences of prices below this are rounding.
 ROUNDING = 1e-9
 
@@ -519,27 +525,77 @@ class PricingRun:
     ) -> PriceResult:
         """Learn, evaluate and bound on these paths; ``stage`` announces and times what begins."""
         with stage("train"):
-            policy = self.train(training)
-            held = self.held(training, policy)
+            tilt = self.tilt(training)
+            if tilt is not None:
+                training = self.spread(training)
+            policy = self.train(training, moving=tilt is None)
+            held = None if tilt is not None else self.held(training, policy)
         with stage("evaluate"):
             earned = policy.evaluate(evaluation).fetched()
             # The value of the same paths if held, less its known price, has mean zero.
             control = None if held is None else held.evaluate(evaluation).fetched().controlled - self.european
             training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
             held = None if held is None else held.fetched()
-        stop_now = self.stops_now(policy, held, earned, evaluation)
+        stop_now = tilt is None and self.stops_now(policy, held, earned, evaluation)
         found: dict[str, Any] = {"region": exercise_region(policy, training, grid=self.grid, payoff=self.payoff)}
         if self.settings.upper:
             with stage("upper bound"):
-                found["upper"] = self.upper_bound(policy, training, earned, held)
+                found["upper"] = None if tilt is not None else self.upper_bound(policy, training, earned, held)
         if self.settings.greeks:
             with stage("greeks"):
                 found["greeks"] = self.greeks(policy, held, stop_now, (training, evaluation))
-        found |= {"policy": policy, "settings": self.record(policy), "times": self.grid.times}
+        record = self.record(policy) | {"importance_sampling": tilt is not None}
+        found |= {"policy": policy, "settings": record, "times": self.grid.times}
         samples = earned.controlled if control is None else without_noise(earned.controlled, control)
         how: dict[str, Any] = {"european": self.known_price(self.process, self.grid), "drawn": self.settings.drawn}
         priced = _priced(evaluation, earned, samples, stop_now=stop_now, **how, **found)
+        if tilt is not None:
+            priced = self.reweighted(priced, tilt)
         return replace(priced, bias=self.bias(evaluation, priced))
+
+    def tilt(self, training: PathData) -> Tilt | None:
+        """How evaluation paths are drawn where hardly any path is worth exercising."""
+        settings = self.settings
+        if settings.paper or not self.controlled or self.waits_for_sure or settings.device is not None:
+            return None
+        if isinstance(self.payoff, PathPayoff) or not is_rare(training):
+            return None
+        return find_tilt(self.process, self.payoff, self.grid, np.random.default_rng(self.rare_streams[0]))
+
+    def spread(self, training: PathData) -> PathData:
+        """As many training paths from prices spread between today's and those well in the money."""
+        assert isinstance(self.payoff, Payoff)
+        rng, hidden = np.random.default_rng(self.rare_streams[1]), self.settings.observe_hidden
+        return spread_paths(self.process, self.payoff, self.grid, rng, paths=len(training), hidden=hidden)
+
+    def reweighted(self, priced: PriceResult, tilt: Tilt) -> PriceResult:
+        """The same result with price, premium and bound from paths that reach the money, counted with their weights.
+
+        European values are taken off before, where they are known, and without the weights' noise: weights have mean 1.
+        """
+        common = (self.process, self.payoff, self.grid, np.random.default_rng(self.rare_streams[2]))
+        settings = self.settings
+        paths, weights = tilted_paths(*common, tilt=tilt, paths=settings.paths, hidden=settings.observe_hidden)
+        earned, known = priced.policy.evaluate(paths), self.known_price(self.process, self.grid)
+        held, flows = np.asarray(paths.payoffs[:, -1]), np.asarray(earned.controlled)
+        best = np.asarray(paths.payoffs.max(axis=1) if earned.best is None else earned.best)
+        typical = 0.0 if known is None or earned.control is None else known
+        samples = typical + weights * (flows - typical)
+        if known is not None and earned.control is None:
+            # What the option held to maturity is worth is known today, not on the way.
+            samples = without_noise(samples, weights * held - known)
+        found, european = Estimate.of(samples), Estimate.of(weights * held) if known is None else priced.european
+        upper = None
+        if self.settings.upper:
+            bound = Estimate.of(typical + weights * (best - typical))
+            upper = UpperBound(bound.value, bound.standard_error, len(paths), 0, TILTED_BOUND)
+        premium = Estimate(found.value - european.value, found.standard_error)
+        price, error = found.value, found.standard_error
+        return replace(priced, price=price, standard_error=error, european=european, premium=premium, upper=upper)
+
+    @property
+    def rare_streams(self) -> list[np.random.SeedSequence]:
+        return np.random.SeedSequence(self.settings.seed).spawn(4)[3].spawn(3)
 
     @property
     def controlled(self) -> bool:
@@ -602,18 +658,25 @@ class PricingRun:
         state: learn.StateMap | None = None,
         everywhere: bool = False,
         hold: bool | None = None,
+        moving: bool = True,
     ) -> learn.Policy:
-        """The exercise policy; with values that hold everywhere, not only where it may stop."""
+        """The exercise policy; with values that hold everywhere, not only where it may stop.
+
+        Without ``moving`` no moves are fitted: their errors would be larger than a price that is tiny.
+        """
         hold = self.hold if hold is None else hold
         settings, paper = self.settings, self.settings.paper
         model = learn.Local(0, METHOD.paper_ridge, "LO-1") if paper else learn.TunedLocal(0, settings.method)
         inside = settings.in_the_money and not everywhere and not hold
         growth = exact.mean_growth(self.process, self.grid) if isinstance(self.process, VarianceProcess) else None
         rule: dict[str, Any] = {"in_the_money": inside, "only_positive": not paper, "hold": hold, "growth": growth}
-        rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled}
+        rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled and moving}
         if state is None:
             variables = training.n_assets + (0 if training.hidden is None else training.hidden.shape[-1])
-            state = learn.state_map(settings, variables=variables, ranked=self.ranked).fitted([training])
+            more = None
+            if settings.observe_hidden and len(training) >= ENOUGH_PATHS:
+                more = exact.approximate_value(self.process, self.payoff, self.grid)
+            state = learn.state_map(settings, variables=variables, ranked=self.ranked, more=more).fitted([training])
         return learn.train([training], [model], state=state, **rule)
 
     def stops_now(
@@ -628,7 +691,11 @@ class PricingRun:
         return float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
 
     def upper_bound(
-        self, policy: learn.Policy, training: PathData, earned: learn.Evaluation, held: learn.Policy | None
+        self,
+        policy: learn.Policy,
+        training: PathData,
+        earned: learn.Evaluation,
+        held: learn.Policy | None,
     ) -> UpperBound:
         settings, rng = self.settings, np.random.default_rng(self.streams[2])
         if self.european is not None and self.waits_for_sure:

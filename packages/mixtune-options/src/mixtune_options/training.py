@@ -206,6 +206,8 @@ class RandomState(OneDateMap):
     ranked : bool
         Sort the assets by price first. For payoffs that do not depend on their order, on assets of the same law, this
         says so to the regression.
+    more : function of inputs (n, k) and a date, optional
+        Further features (n, m) that resemble the value, such as an approximate European price; scaled by their spread.
 
     Examples
     --------
@@ -224,6 +226,8 @@ class RandomState(OneDateMap):
     columns: bool = False
     ranked: bool = False
     seed: int
+    more: Callable[[Array, int], Array] | None = field(default=None, repr=False)
+    unit: float = field(default=1.0, repr=False)
     scaling: DateScaling | None = field(default=None, repr=False)
     layer: RandomFeatures | None = field(default=None, repr=False)
     n_assets: int = field(default=1, repr=False)
@@ -233,18 +237,26 @@ class RandomState(OneDateMap):
         units: dict[str, Any] = {"width": self.width, "activation": self.activation, "slope": self.slope}
         layer = RandomFeatures(n_inputs=n_inputs, **units, normalise=self.standardise, seed=self.seed)
         scaling = DateScaling.of(data, ranked=self.ranked) if self.standardise else None
-        return replace(self, scaling=scaling, layer=layer, n_assets=data[0].n_assets)
+        # The spread of the payoff at maturity, which is about that of values.
+        unit = float(np.std(to_numpy(data[0].payoffs[..., -1]))) or 1.0
+        return replace(self, scaling=scaling, layer=layer, n_assets=data[0].n_assets, unit=unit)
 
     def transform(self, X: Array, date: int, *, out: Array | None = None) -> Array:
         assert self.layer is not None, "fit the state map first"
+        more = None if self.more is None else self.more(X, date) / self.unit
         X = self._scaled(X, date)
+        if more is not None:
+            X = namespace(X).concat([X, more], axis=1)
+            X, inputs = X, X[:, : X.shape[1] - more.shape[1]]
+        else:
+            inputs = X
         if not self.columns:
-            return self.layer.transform(X, out=out)
+            return self.layer.transform(inputs, out=out)
         units = self.layer.n_features_out
         if out is None:
             xp = namespace(X)
             out = xp.empty((len(X), units + X.shape[1]), dtype=xp.float64, device=X.device)
-        self.layer.transform(X, out=out[:, :units])
+        self.layer.transform(inputs, out=out[:, :units])
         out[:, units:] = X
         return out
 
@@ -265,7 +277,10 @@ class RandomState(OneDateMap):
         """As for all maps; the features of one date are overwritten by those of the next, and many may be factored."""
         assert self.layer is not None, "fit the state map first"
         xp = namespace(data.prices)
-        more = _inputs(data.take(slice(0, 1)), 0).shape[-1] if self.columns else 0
+        more = 0
+        if self.columns:
+            first = _inputs(data.take(slice(0, 1)), 0)
+            more = first.shape[-1] + (0 if self.more is None else self.more(first, 0).shape[-1])
         shape = (len(data), self.layer.n_features_out + more)
         buffer = xp.empty(shape, dtype=xp.float64, device=data.prices.device)
         many = is_numpy(data.prices) and not self.columns and len(data) >= MANY_ROWS * self.width
@@ -396,7 +411,9 @@ class RunStates(StateMap):
         return RandomFeatures.side_by_side(layers, X)
 
 
-def state_map(settings: PriceSettings, *, variables: int, ranked: bool) -> StateMap:
+def state_map(
+    settings: PriceSettings, *, variables: int, ranked: bool, more: Callable[[Array, int], Array] | None = None
+) -> StateMap:
     """The map that a pricing run on so many observed variables asks for, not fitted yet."""
     seed = settings.seed
     if settings.paper:
@@ -406,7 +423,7 @@ def state_map(settings: PriceSettings, *, variables: int, ranked: bool) -> State
     width = default_width(variables, ranked=ranked) if settings.width is None else settings.width
     if settings.method == "recurrent":
         return RecurrentState(width=width, seed=seed)
-    return RandomState(width=width, columns=True, ranked=ranked, seed=seed)
+    return RandomState(width=width, columns=True, ranked=ranked, more=more, seed=seed)
 
 
 def default_width(variables: int, *, ranked: bool) -> int:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from mixtune.errors import ParameterError
+from mixtune_paper._judge import Verdict, judge_share, judge_sign, judge_value, word_for
 from mixtune_paper._store import Outcome, ResultsStore
 from mixtune_paper._study import (
     Check,
@@ -21,7 +22,18 @@ from mixtune_paper._study import (
 )
 
 __all__ = ["EXPERIMENTS", "Check", "Executor", "Experiment", "Findings", "Outcome", "Results", "ResultsStore"]
-__all__ += ["Summary", "Table", "check_together", "experiment", "run_study"]
+__all__ += [
+    "Summary",
+    "Table",
+    "Verdict",
+    "check_together",
+    "experiment",
+    "judge_share",
+    "judge_sign",
+    "judge_value",
+    "run_study",
+]
+__all__ += ["word_for"]
 
 #: Name on the command line -> module here and the name of its Experiment, in the order of the paper.
 EXPERIMENTS = {

@@ -22,9 +22,12 @@ from mixtune.arrays import torch_device
 from mixtune.cli import outputs
 from mixtune.errors import MixtuneError, ParameterError
 from mixtune_paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
+from mixtune_paper._study import MADE_WITH
 
 ENGINES = ("local", "dask")
 CHOICES = (*EXPERIMENTS, "all")
+#: Experiments whose tables are the paper's.
+LATEX = ("table1", "table2")
 _RUNS_HELP = "Repetitions; by default as many as in the paper."
 _JOBS_HELP = "Processes, local or of a new local cluster. The results do not depend on it."
 _ENGINE_HELP = "Where to compute: on this machine, or on a Dask cluster."
@@ -49,7 +52,8 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's tables and figures, and check its statements.
 
-    "all" ends with one table over all numbered statements of the paper, and writes it to paper.csv.
+    Tables are written as CSV, those of the paper also as LaTeX, and figures as PNG, SVG and PDF. "all" ends with one
+    table over all numbered statements of the paper, and writes it to paper.csv and, as a page, to paper.html.
 
     The command can be stopped at any time and run again: finished runs are kept in results.sqlite and are not repeated.
 
@@ -62,6 +66,8 @@ def reproduce(
         raise ParameterError(f"there is no study {what!r} to reproduce; choose from {', '.join(CHOICES)}")
     from mixtune.report import write_figure
     from mixtune_paper._figures import FIGURES, draw
+    from mixtune_paper.latex import latex_tables
+    from mixtune_paper.page import verdicts_page
     from mixtune_paper.statements import table_of
 
     chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
@@ -75,8 +81,11 @@ def reproduce(
         for each in chosen:
             summary = _study(console, each, runs=runs, seed=seed, out=out, **how)
             written = [_write_csv(out / f"{stem}.csv", table) for stem, table in summary.tables().items()]
+            if each.name in LATEX:
+                tables = latex_tables(each.name, summary.as_json())
+                written += [_write(out / f"{stem}.tex", table) for stem, table in tables.items()]
             if each.name in FIGURES:
-                written += write_figure(partial(draw, each.name, summary), out, each.name)
+                written += write_figure(partial(draw, each.name, summary), out, each.name, ("png", "svg", "pdf"))
             if not as_json:
                 _show(console, each.name, summary)
                 if how["device"] is not None:
@@ -99,9 +108,14 @@ def reproduce(
     if what == "all":
         documents["paper"] = verdicts = table_of(verified)
         if not as_json:
-            shown = [{name: row[name] for name in ("statement", "about", "verdict", "result")} for row in verdicts]
+            shown = [
+                {name: row[name] for name in ("statement", "says", "verdict", "power", "result")} for row in verdicts
+            ]
             _show_table(console, "Every statement of the paper", shown)
-        console.print(f"Wrote {escape(str(_write_csv(out / 'paper.csv', verdicts)))}")
+        counts = {each.name: each.runs if runs is None else runs for each in chosen}
+        page = verdicts_page(verdicts, seed=seed, runs=counts, made_with=MADE_WITH)
+        written = [_write_csv(out / "paper.csv", verdicts), _write(out / "paper.html", page)]
+        console.print(f"Wrote {escape(', '.join(map(str, written)))}")
     if as_json:
         outputs.print_json(documents if what == "all" else documents[what])
 
@@ -125,7 +139,11 @@ def _write_csv(path: Path, table: Sequence[Mapping[str, Any]]) -> Path:
     writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
-    return files.write_file(path, text.getvalue().encode(), example="table1.csv")
+    return _write(path, text.getvalue())
+
+
+def _write(path: Path, text: str) -> Path:
+    return files.write_file(path, text.encode(), example=path.name)
 
 
 def _kept(out: Path) -> str:

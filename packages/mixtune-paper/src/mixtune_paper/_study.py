@@ -4,28 +4,25 @@ An experiment is a function of (settings, seed) and a number of runs. A study do
 folder yet and passes all of them to the experiment's summary. Because a run depends on nothing but its settings and its
 seed, a study that was killed and resumed, or done with another number of jobs, ends with the same numbers to the bit.
 
-Matrix products round differently with different numbers of threads, so every run computes on one thread and the
-processes are the only parallelism. Each worker process has a pipe of its own: it can be ended at any moment without
-disturbing the others, it ends by itself when the parent is gone, and it ignores Ctrl-C (the parent decides). Only the
-parent touches files.
+Matrix products round differently with different numbers of threads, so every run computes on one thread and joblib's
+processes are the only parallelism. Only the parent touches files.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -56,19 +53,34 @@ Table = Sequence[Mapping[str, str | int | float | None]]
 #: Runs that share a device's time and memory: enough to keep it busy, few enough to see progress.
 RUNS_AT_ONCE = 25
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+#: Environment of worker processes, for libraries loaded there.
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 
 
 @dataclass(frozen=True)
 class Check:
     """Whether a statement of the paper held in a study, and what was measured.
 
-    ``as_printed=False``: it holds with a correction, and the text as it is printed was seen to fail.
+    Attributes
+    ----------
+    holds : bool or None
+        None: not judged, because there were too few runs to confirm a true statement.
+    result : str
+        What was measured.
+    as_printed : bool
+        False where it holds with a correction, and the text as it is printed was seen to fail.
+    power : float, optional
+        The probability that these runs would confirm the statement if it is true; None where no sampling error is in
+        it: identities up to rounding, inequalities on every run.
     """
 
-    holds: bool
+    holds: bool | None
     result: str
     as_printed: bool = True
+    power: float | None = None
 
 
 class Summary(Protocol):
@@ -370,13 +382,63 @@ def run_study(
 def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> Outcomes:
     """Do the runs of ``seeds`` (run index to seed); yield (index, outcome, seconds) as they finish.
 
-    One job runs in this process, several in as many new processes. Closing the iterator ends the workers at once.
+    One job runs in this process, several in as many of joblib's. Closing the iterator ends these at once.
     """
-    if min(jobs, len(seeds)) > 1:
-        yield from _in_workers(run, settings, seeds, min(jobs, len(seeds)))
+    jobs = min(jobs, len(seeds))
+    if jobs <= 1:
+        for index, seed in seeds.items():
+            yield index, *_timed(run, settings, seed)
         return
-    for index, seed in seeds.items():
-        yield index, *_timed(run, settings, seed)
+    from joblib.externals.loky import ProcessPoolExecutor, as_completed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    # New interpreters rather than forks: forking a process with threads (BLAS, progress bars) can hang.
+    with TemporaryDirectory() as folder:
+        running = Path(folder) / "running"
+        running.touch()
+        finished = False
+        pool = ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(os.getpid(), running), env=ONE_THREAD)
+        try:
+            begun = [pool.submit(_work, run, settings, index, seed) for index, seed in seeds.items()]
+            for future in as_completed(begun):
+                index, outcome, rest = future.result()
+                if outcome is None:
+                    raise RuntimeError(f"run {index} failed in a worker process:\n{rest}")
+                yield index, outcome, rest
+            finished = True
+        except BrokenProcessPool as error:
+            raise MixtuneError(
+                "a worker process ended before its run was finished, perhaps because memory ran out; finished runs "
+                "are kept: continue with fewer jobs"
+            ) from error
+        finally:
+            if not finished:
+                running.unlink()  # workers end by themselves
+            pool.shutdown(wait=True)
+
+
+#: Seconds between two looks of a worker at whether it is still wanted.
+LOOK = 0.2
+
+
+def _begin_worker(parent: int, running: Path) -> None:
+    """The parent decides on Ctrl-C; a process ends where the study is stopped or the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while running.exists() and (not hasattr(os, "getppid") or os.getppid() == parent):
+            time.sleep(LOOK)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _work(run: Run, settings: Any, index: int, seed: int) -> tuple[int, Any, Any]:
+    """One run in a process of its own; the parent reports what goes wrong."""
+    try:
+        return index, *_timed(run, settings, seed)
+    except Exception:  # noqa: BLE001 - whatever it is, the parent reports it
+        return index, None, traceback.format_exc()
 
 
 def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
@@ -395,69 +457,6 @@ def execute_together(together: Together, device: str, run: Run, settings: Any, s
             threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_workers(run: Run, settings: Any, seeds: Mapping[int, int], jobs: int) -> Outcomes:
-    # New interpreters rather than forks: forking a process with threads (BLAS, progress bars) can hang.
-    context = multiprocessing.get_context("spawn")
-    waiting = list(seeds.items())[::-1]
-    workers: dict[Connection, BaseProcess] = {}
-    finished = False
-    try:
-        with _interrupts_held():
-            for _ in range(jobs):
-                ours, theirs = context.Pipe()
-                workers[ours] = context.Process(target=_work, args=(theirs, run, settings), daemon=True)
-                workers[ours].start()
-                theirs.close()
-        busy = list(workers)
-        for pipe in busy:
-            pipe.send(waiting.pop())
-        while busy:
-            ready = wait(busy)
-            for pipe in [pipe for pipe in busy if pipe in ready]:
-                found = _receive(pipe)
-                if waiting:
-                    pipe.send(waiting.pop())
-                else:
-                    busy.remove(pipe)
-                yield found
-        finished = True
-    finally:
-        for pipe, worker in workers.items():
-            pipe.close()  # an idle worker ends here
-            if not finished and worker.pid is not None:
-                worker.terminate()
-        for worker in workers.values():
-            if worker.pid is not None:
-                worker.join()
-
-
-def _receive(pipe: Connection) -> tuple[int, Outcome, float]:
-    try:
-        index, outcome, rest = pipe.recv()
-    except (EOFError, ConnectionError) as error:
-        raise MixtuneError(
-            "a worker process ended before its run was finished, perhaps because memory ran out; finished runs are "
-            "kept: continue with fewer jobs"
-        ) from error
-    if outcome is None:
-        raise RuntimeError(f"run {index} failed in a worker process:\n{rest}")
-    return index, outcome, rest
-
-
-def _work(pipe: Connection, run: Run, settings: Any) -> None:
-    """What a worker process does: take seeds, return outcomes, until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))  # for libraries loaded from now on
-    with suppress(EOFError, ConnectionError):
-        while True:
-            index, seed = pipe.recv()
-            try:
-                found: tuple[Any, Any] = _timed(run, settings, seed)
-            except Exception:  # noqa: BLE001 - whatever it is, the parent reports it
-                found = None, traceback.format_exc()
-            pipe.send((index, *found))
-
-
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """The result of some work on one thread, and its seconds."""
     begin = time.perf_counter()
@@ -465,19 +464,3 @@ def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     with threadpool_limits(limits=1):
         result = work(*arguments)
     return result, time.perf_counter() - begin
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back while workers start: they inherit the mask, and cannot be hit before they are ready."""
-    if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover - Windows
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # its own start would lift the mask
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

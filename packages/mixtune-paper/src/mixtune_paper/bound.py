@@ -25,6 +25,7 @@ import numpy as np
 from mixtune.regret import generalisation_bound
 from mixtune.weights import WassersteinWeights
 from mixtune_paper._arrays import Floats
+from mixtune_paper._judge import Verdict, all_of, judge_share
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Check, Experiment, Findings, Panel, Results, lines_of, log_slope
 
@@ -229,23 +230,25 @@ def _summarise(settings: BoundSettings, results: Results) -> Findings:
         f"(theorem: at most {-1 / DIMENSION:.2f}).",
         "Entropy is never negative: it loosens the bound, and keeps the weights from collapsing onto one dataset.",
     ]
-    found = _checks(settings, results, covered["bound"], rates)
+    found = _checks(settings, results, judge_share(chain["gap"] <= chain["bound"], 1 - settings.delta), rates)
     return results.findings(rows, sentences, found, panels, lines)
 
 
-def _checks(settings: BoundSettings, results: Results, coverage: float, rates: dict[str, float]) -> dict[str, Check]:
+def _checks(settings: BoundSettings, results: Results, coverage: Verdict, rates: dict[str, float]) -> dict[str, Check]:
     share, printed = (results.largest("weights", name) for name in ("share_of_least", "sharp_limit_as_printed"))
     limits = max(results.largest("weights", f"error_of_{kind}_limit") for kind in ("equal", "threshold", "sharp"))
     often = {name: float(results.values("confidence", name).mean()) for name in ("printed", "smallest")}
-    good = coverage >= 1 - settings.delta and all(rate <= -1 / DIMENSION + 0.03 for rate in rates.values())
+    # The exponents are means over the trials of every run.
+    good = all(rate <= -1 / DIMENSION + 0.03 for rate in rates.values()) and often["smallest"] <= settings.delta
     return {
         "Theorem 1": Check(
-            good and often["smallest"] <= settings.delta,
-            f"coverage {coverage:.0%} with C = 1 (promised {1 - settings.delta:.0%}); exponents "
+            all_of([coverage.holds, good]),
+            f"coverage {coverage.mean:.0%} with C = 1 (promised {1 - settings.delta:.0%}); exponents "
             f"{rates['distance']:.2f} and {rates['gap']:.2f} (at most -0.33); the confidence term is exceeded in "
             f"{often['smallest']:.0%} of samples with N* = min n_i, in {often['printed']:.0%} with the printed max "
             f"(allowed {settings.delta:.0%})",
             as_printed=often["printed"] <= settings.delta,
+            power=coverage.power,
         ),
         "Theorem 1, optimal weights": Check(share <= 1 + 1e-12, f"{share:.6f} of the least of 400 other weightings"),
         "Theorem 1, T-Gain": Check(
@@ -256,4 +259,4 @@ def _checks(settings: BoundSettings, results: Results, coverage: float, rates: d
     }
 
 
-BOUND = Experiment("bound", BoundSettings(), _run, _summarise, runs=20)
+BOUND = Experiment("bound", BoundSettings(), _run, _summarise, runs=30)

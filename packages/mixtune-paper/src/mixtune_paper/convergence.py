@@ -11,7 +11,7 @@ stability limit 1/(|w|^2 a_max), which differs from run to run: where a run's li
 counted, shown in the notes and left out of the means of GD.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from mixtune.moments import Moments
 from mixtune.regret import RegretProblem, descend, solve
 from mixtune.weights import PredictiveWeights
 from mixtune_paper._arrays import Floats, Integers
+from mixtune_paper._judge import Verdict, all_of, judge_sign, judge_value
 from mixtune_paper._store import Outcome
 from mixtune_paper._study import Check, Experiment, Results, Table
 
@@ -31,6 +32,8 @@ __all__ += ["ProblemSettings", "Series"]
 
 #: The learning rate at which the paper saw descent explode.
 NEXT_RATE = 8e-5
+#: "Nearly equal" is within this part; "the very last steps" are those after this part of all steps.
+NEARLY, LATE = 0.05, 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +237,7 @@ class ConvergenceSummary:
     settings: ConvergenceSettings
     series: tuple[Series, ...]
     stability_limits: Floats
+    by_run: Mapping[str, Floats]
     outputs_error: float | None = None
 
     @property
@@ -276,35 +280,72 @@ class ConvergenceSummary:
         return {self.experiment: rows}
 
     def checks(self) -> dict[str, Check]:
-        series = {(s.method, s.transfer): s for s in self.series}
         if self.outputs_error is not None:
             told = f"loss and heads differ by at most {self.outputs_error:.1g} from those of one output at a time"
             return {"Equation (3), layers": Check(self.outputs_error < 1e-8, told)}
-        if ("GD", 0.0) in series:
-            return {"Figure 1": self._against_descent(series["RO", 0.0], series["GD", 0.0])}
-        few, many = (series["RO", end(self.settings.transfers)] for end in (min, max))
-        # The first step after which a tenth of the way to the final loss is done, as a part of the horizon.
-        done = [s.loss_mean <= 0.9 * s.loss_mean[0] + 0.1 * s.loss_mean[-1] for s in (few, many)]
-        left = [float(np.argmax(each)) / self.settings.horizon for each in done]
-        told = (
-            f"a tenth of the way is done after {left[0]:.1%} of the steps at lambda = {few.transfer:g}, after "
-            f"{left[1]:.1%} at {many.transfer:g}; final loss {few.loss_mean[-1]:.3g} and {many.loss_mean[-1]:.3g}"
-        )
-        holds = left[0] < left[1] and left[1] > 0.95 and few.loss_mean[-1] < many.loss_mean[-1]
-        return {"Figure 2": Check(bool(holds), told)}
+        if len(self.stability_limits):
+            return {"Figure 1": self._against_descent()}
+        return {"Figure 2": self._late_starts()}
 
-    def _against_descent(self, optimal: Series, descent: Series) -> Check:
+    def _against_descent(self) -> Check:
         """The text: descent is slower in a hundred times the steps, its regret is nearly 0, and 8e-5 is unstable."""
-        if not descent.runs:
-            return Check(False, "gradient descent diverged in all runs")
-        ends = descent.loss_mean[-1], optimal.loss_mean[-1], descent.energy_mean[-1] / descent.loss_mean[-1] - 1
-        unstable = int(np.sum(self.stability_limits < NEXT_RATE))
+        limits, rate = self.stability_limits, self.settings.learning_rate
+        stable = limits >= rate
+        if not np.any(stable):
+            return Check(False, "gradient descent diverged in all runs", power=1.0)
+        found = {name: self.by_run[name][stable] for name in ("GD loss", "RO loss", "GD energy")}
+        middle, margin = (NEXT_RATE + rate) / 2, (NEXT_RATE - rate) / 2
+        verdicts = [
+            judge_value(limits, middle, margin=margin),
+            judge_sign(np.log(found["GD loss"] / found["RO loss"]), effect=np.log(2)),
+            judge_value(found["GD energy"] / found["GD loss"] - 1, 0.0, margin=NEARLY),
+        ]
+        limit, _, above = verdicts
         told = (
-            f"final loss {ends[0]:.3g} of GD and {ends[1]:.3g} of RO; energy of GD {ends[2]:.1%} above its loss; "
-            f"{NEXT_RATE:g} is unstable in {unstable} of {self.runs} runs, {self.settings.learning_rate:g} in "
-            f"{self.diverged}"
+            f"mean stability limit {limit.mean:.3g} +- {limit.half:.2g} (between {rate:g} and {NEXT_RATE:g}: "
+            f"{limit.word}); final loss {found['GD loss'].mean():.3g} of GD and {found['RO loss'].mean():.3g} of RO; "
+            f"energy of GD {above.mean:.1%} above its loss; {NEXT_RATE:g} is unstable in "
+            f"{int(np.sum(limits < NEXT_RATE))} of {self.runs} runs, {rate:g} in {self.diverged}"
         )
-        return Check(bool(ends[0] > ends[1] and ends[2] < 0.05 and unstable > 0), told)
+        literal = bool(np.all(stable) and np.all(limits < NEXT_RATE))
+        return _together(verdicts, told, as_printed=literal)
+
+    def _late_starts(self) -> Check:
+        """The text: with a larger lambda the algorithm starts later, only in the very last steps, and gains less."""
+        few, many = (f"lambda={end(self.settings.transfers):g}" for end in (min, max))
+        left = {name: self.by_run[f"start {name}"] for name in (few, many)}
+        loss = {name: self.by_run[f"loss {name}"] for name in (few, many)}
+        verdicts = [
+            judge_sign(left[many] - LATE, effect=(1 - LATE) / 2),
+            judge_sign(left[many] - left[few], effect=0.1),
+            judge_sign(np.log(loss[many] / loss[few]), effect=np.log(2)),
+        ]
+        told = (
+            f"a tenth of the way is done after {left[few].mean():.1%} of the steps at {few}, after "
+            f"{left[many].mean():.1%} at {many}; final loss {loss[few].mean():.3g} and {loss[many].mean():.3g}"
+        )
+        return _together(verdicts, told)
+
+
+def _together(verdicts: Sequence[Verdict], told: str, *, as_printed: bool = True) -> Check:
+    """One check for several sentences."""
+    holds, power = all_of(verdict.holds for verdict in verdicts), min(verdict.power for verdict in verdicts)
+    return Check(holds, told, as_printed=as_printed, power=power)
+
+
+def _by_run(settings: ConvergenceSettings, results: Results) -> dict[str, Floats]:
+    """What the claims of the text are judged by, one number per run."""
+    found: dict[str, Floats] = {}
+    for transfer in settings.transfers:
+        method = settings.label("RO", transfer)
+        loss = results.curves(method, "loss")
+        # The first step after which a tenth of the way to the final loss is done, as a part of the horizon.
+        done = loss <= 0.9 * loss[:, :1] + 0.1 * loss[:, -1:]
+        found[f"start lambda={transfer:g}"] = np.argmax(done, axis=1) / settings.horizon
+        found[f"loss lambda={transfer:g}"] = found["RO loss"] = loss[:, -1]
+    if "GD" in results.methods:
+        found |= {f"GD {name}": results.values("GD", f"final_{name}") for name in ("loss", "energy")}
+    return found
 
 
 def _summarise(settings: ConvergenceSettings, results: Results) -> ConvergenceSummary:
@@ -321,7 +362,8 @@ def _summarise(settings: ConvergenceSettings, results: Results) -> ConvergenceSu
             loss, energy = map(_mean_and_std, curves)
             series.append(Series(name, transfer, settings.iterations(name), *loss, *energy, runs=len(curves[0])))
     apart = float(results.values(OUTPUTS, "error").max()) if OUTPUTS in results.methods else None
-    return ConvergenceSummary(results.experiment, results.seed, results.runs, settings, tuple(series), limits, apart)
+    common = (results.experiment, results.seed, results.runs, settings)
+    return ConvergenceSummary(*common, tuple(series), limits, _by_run(settings, results), apart)
 
 
 def _mean_and_std(curves: Floats) -> tuple[Floats, Floats]:

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 
 from mixtune import Domains, EqualWeights, Moments, PredictiveWeights, RegretProblem, WassersteinWeights, solve
 from mixtune.errors import ParameterError
-from mixtune.regret import certify, joint_head, optimal_cost
+from mixtune.regret import Schedule, certify, descend, joint_head, optimal_cost
 from mixtune.regret.reference import value_functions
 from problems import condition, make_arguments, make_problem, problem_options
 
@@ -132,6 +132,8 @@ def test_equals_accelerated_at_equal_weights(options):
     arguments = make_arguments(**options)[1]
     arguments["weights"] = EqualWeights().weigh(moments=arguments["moments"])
     problem = RegretProblem(**arguments)
+    if arguments.get("reference") is None:
+        problem = problem.replaced(reference=problem.heads.copy())  # heads held to themselves, not to their mean
     fast, slow = solve(problem), solve(problem, method="accelerated")
     t = np.arange(problem.horizon + 1)
     tolerance = 1e-8 * max(1.0, condition(problem) / 1e4)
@@ -281,3 +283,73 @@ def test_extreme_settings_stay_finite(transfer, stability, horizon):
 def test_cost_does_not_depend_on_the_horizon_in_memory():
     problem = make_problem(0, horizon=10**9)
     assert np.all(np.isfinite(solve(problem).energy_at([0, 10**9])))
+
+
+def test_accelerated_holds_heads_to_their_mean_by_default():
+    """As the paper's Algorithm 3 does; a reference of the problem's own is kept."""
+    arguments = make_arguments(3, sizes=(6, 9, 4), horizon=5)[1]
+    problem = RegretProblem(**arguments)
+    mean = problem.replaced(reference=problem.heads.mean(axis=0))
+    t = np.arange(6)
+    default, explicit = (solve(p, method="accelerated").heads_at(t) for p in (problem, mean))
+    np.testing.assert_allclose(default, explicit, rtol=1e-12)
+    own = solve(problem.replaced(reference=problem.heads.copy()), method="accelerated").heads_at(t)
+    assert np.max(np.abs(own - default)) > 1e-3
+
+
+PENALTIES = [
+    ([0.3, 0.0, 2.0, 0.1], [1.0, 0.5, 0.2, 3.0]),
+    ([0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 0.0, 4.0]),
+    ([1.0, 0.5, 0.2, 0.7], 0.0),
+    (0.4, [0.1, 1.0, 10.0, 0.0]),
+    ([0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize(("transfer", "stability"), PENALTIES)
+@pytest.mark.parametrize("moved", [False, True])
+def test_penalties_that_vary_over_time(transfer, stability, moved):
+    """Against the dense recursion, the energy step by step, and the cost without a path."""
+    arguments = make_arguments(5, sizes=(6, 9, 4), horizon=4)[1]
+    arguments |= {"transfer": transfer, "stability": stability, "horizon": 4}
+    if moved:
+        arguments["start"] = np.random.default_rng(0).standard_normal((3, arguments["moments"][0].n_features))
+    problem, t = RegretProblem(**arguments), np.arange(5)
+    fast = solve(problem)
+    # Only where a step costs something is the recursion defined.
+    if all(np.broadcast_to(transfer, 4) + np.broadcast_to(stability, 4) > 0):
+        slow = solve(problem, method="riccati")
+        np.testing.assert_allclose(fast.heads_at(t), slow.heads_at(t), atol=1e-9)
+        np.testing.assert_allclose(fast.controls_at(t[:-1]), slow.controls_at(t[:-1]), atol=1e-9)
+        np.testing.assert_allclose(fast.energy_at(t), slow.energy_at(t), rtol=1e-9)
+        equal = problem.replaced(weights=[1 / 3] * 3, reference=problem.heads.copy())
+        both = (solve(equal, method=method).heads_at(t) for method in ("accelerated", "riccati"))
+        np.testing.assert_allclose(next(both), next(both), atol=1e-9)
+    path = fast.heads_at(t)
+    steps = np.broadcast_to(transfer, 4), np.broadcast_to(stability, 4)
+    away, change = (np.sum(part**2, axis=(1, 2)) for part in (path[1:] - problem.heads, np.diff(path, axis=0)))
+    assert fast.energy == pytest.approx(float(steps[0] @ away + steps[1] @ change) + fast.loss)
+    assert problem.energy(path) == pytest.approx(fast.energy)
+    assert optimal_cost(problem) == pytest.approx(fast.energy)
+    other = path + np.concatenate([np.zeros((1, *path.shape[1:])), 0.01 * np.ones((4, *path.shape[1:]))])
+    assert problem.energy(other) > fast.energy
+
+
+def test_constant_sequences_are_numbers():
+    t = np.arange(13.0)
+    for lam, beta in ((0.5, 2.0), (0.0, 1.0), (1.0, 0.0), (1e-6, 3.0)):
+        one, many = Schedule(lam, beta, 12), Schedule((lam,) * 12, (beta,) * 12, 12)
+        for name in ("rho", "sigma", "pull", "start_cost"):
+            assert getattr(many, name) == pytest.approx(getattr(one, name), rel=1e-9), name
+        np.testing.assert_allclose(many.end_share(t), one.end_share(t), atol=1e-12)
+        np.testing.assert_allclose(many.start_share(t), one.start_share(t), atol=1e-12)
+
+
+def test_penalties_of_the_wrong_length_are_refused():
+    arguments = make_arguments(5, sizes=(6, 9), horizon=3)[1]
+    with pytest.raises(ParameterError, match=r"transfer must be one number or one per step \(3\); got 2"):
+        RegretProblem(**arguments | {"transfer": [1.0, 2.0]})
+    varying = RegretProblem(**arguments | {"transfer": [1.0, 2.0, 3.0]})
+    assert "transfer=[1, ..., 3]" in repr(varying)
+    with pytest.raises(ParameterError, match="pass one number for transfer and stability"):
+        descend(varying, learning_rate=1e-4, steps=3)

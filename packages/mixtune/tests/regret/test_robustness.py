@@ -5,7 +5,7 @@ import pytest
 
 from mixtune import Moments, RegretProblem, solve
 from mixtune.errors import ParameterError
-from mixtune.regret import adversarial_sensitivity, log_slope
+from mixtune.regret import adversarial_sensitivity, energy_bound, log_slope
 from problems import make_rows
 
 SETTINGS = {"weights": [0.5, 0.3, 0.2], "ridge": 1.0, "transfer": 1.0, "stability": 1.0, "horizon": 3}
@@ -137,3 +137,75 @@ def test_refused():
             adversarial_sensitivity(rows(), **SETTINGS, **arguments, seed=0)
     with pytest.raises(ParameterError, match="two grid points"):
         log_slope(np.array([1.0]), np.array([1.0]))
+
+
+@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_attack_passes_the_bound(refit, seed):
+    options = {**SETTINGS, "epsilons": [1e-4, 1e-2, 1.0], "shares": [0.02, 0.3, 1.0], "trials": 3}
+    study = adversarial_sensitivity(rows(outputs=2 if seed else None, seed=seed), **options, seed=seed, refit=refit)
+    assert np.all(study.worst <= study.bound)
+    # With all rows moved little, the bound is of the order of the change.
+    assert study.bound[0, -1] < (100 if refit else 6) * study.worst[0, -1]
+
+
+def test_the_bound_by_hand():
+    """One feature of 0 and one dataset: the energy is the sum of squared targets, which no head explains."""
+    y = np.array([3.0, 4.0])
+    problem = RegretProblem(
+        moments=[Moments.from_rows(np.zeros((2, 1)), y)], weights=[1.0], ridge=1.0, transfer=1, stability=1, horizon=1
+    )
+    # Heads are 0; heads after the change are at most sqrt(L/rho) = 5/sqrt(2) long.
+    longest = 1 + 5 / np.sqrt(2)
+    assert energy_bound(problem, 0.1, rows=1) == pytest.approx((5 + 0.1 * longest) ** 2 - 25)
+    assert energy_bound(problem, 0.1, rows=2) == pytest.approx((5 + 0.1 * np.sqrt(2) * longest) ** 2 - 25)
+    assert energy_bound(problem, 0.1, rows=2, weight_change=0.1) > energy_bound(problem, 0.1, rows=2)
+
+
+def test_weights_that_change_stay_below_the_bound():
+    data, epsilon = rows(), 0.01
+    clean = RegretProblem(moments=[Moments.from_rows(U, y) for U, y in data], **SETTINGS)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        moved = [(U + epsilon / 2 * np.sign(rng.standard_normal(U.shape)), y + epsilon) for U, y in data]
+        weights = rng.dirichlet([50, 30, 20])
+        after = clean.replaced(
+            moments=[Moments.from_rows(U, y) for U, y in moved], weights=weights, heads=None, ridge=1.0
+        )
+        away = float(np.abs(weights - clean.weights).sum())
+        bound = energy_bound(clean, epsilon, rows=75, refit=1.0, weight_change=away)
+        assert abs(solve(after).energy - solve(clean).energy) <= bound
+
+
+def test_heads_and_weights_that_follow_the_rows():
+    """Refitted heads are those of the changed rows; the gradient of the heads leads the attack."""
+    data = rows()
+    fixed, refitted = (
+        adversarial_sensitivity(data, **SETTINGS, epsilons=[1e-5], shares=[1.0], trials=1, seed=0, refit=refit)
+        for refit in (False, True)
+    )
+    assert refitted.worst[0, 0] > 1.005 * fixed.worst[0, 0]
+    clean = RegretProblem(moments=[Moments.from_rows(U, Y) for U, Y in data], **SETTINGS)
+    energies, step, total = [], 1e-5, 0.0
+    for array in (side for pair in data for side in pair):
+        gradient = np.zeros_like(array)
+        for index in np.ndindex(*array.shape):
+            before, energies = array[index], []
+            for sign in (1, -1):
+                array[index] = before + sign * step
+                moments = [Moments.from_rows(U, Y) for U, Y in data]
+                energies.append(solve(clean.replaced(moments=moments, heads=None, ridge=1.0)).energy)
+            array[index] = before
+            gradient[index] = (energies[0] - energies[1]) / (2 * step)
+        total += np.linalg.norm(gradient.reshape(len(array), -1), axis=1).sum()
+    assert refitted.worst[0, 0] == pytest.approx(1e-5 * total, rel=1e-3)
+    seen = []
+
+    def weigh(changed):
+        seen.append(changed)
+        return [1.0, 0.0, 0.0]
+
+    alone = adversarial_sensitivity(data, **SETTINGS, epsilons=[1e-5], shares=[1.0], trials=1, seed=0, weigh=weigh)
+    assert np.all(np.isinf(alone.bound))
+    assert len(seen) > 3
+    assert alone.worst[0, 0] > 1  # other weights, another energy

@@ -1,5 +1,7 @@
 """Weighting rules: on the simplex for any scale, with the limits the paper states."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -370,3 +372,43 @@ def test_weights_as_a_frame_have_scores_where_the_rule_compared_something():
     np.testing.assert_array_equal(frame["weight"], weights.values)
     np.testing.assert_array_equal(frame["score"], weights.scores)
     assert EqualWeights().weigh(domains=domains).to_frame().columns.tolist() == ["domain", "weight"]
+
+
+def test_a_threshold_with_a_width_is_continuous():
+    """A domain that moves past the threshold loses its weight bit by bit, and all of it beyond."""
+    x = np.linspace(0, 1, 20)[:, None]
+
+    def weight(shift, width):
+        rule = WassersteinWeights(1.0, 0.5, threshold_width=width, rescale=False, floor=False)
+        return rule.weigh_clouds([x, x + shift]).values[1]
+
+    assert weight(0.5 + 1e-9, 0.0) == 0 < 0.3 < weight(0.5 - 1e-9, 0.0)  # all at once
+    assert weight(0.5, 0.2) == weight(0.6, 0.2) == 0
+    assert weight(0.3, 0.2) == pytest.approx(weight(0.3, 0.0))
+    path = np.array([weight(shift, 0.2) for shift in np.linspace(0.25, 0.55, 301)])
+    assert np.all(np.diff(path) <= 0)
+    assert np.max(np.abs(np.diff(path))) < 0.01
+    raw = np.exp(-0.4) * (3 * 0.5**2 - 2 * 0.5**3)  # in the middle of the band
+    assert weight(0.4, 0.2) == pytest.approx(raw / (1 + raw))
+
+
+def test_weights_with_a_width_minimise_their_own_bound():
+    """Theorem 1 with the law that the smooth threshold leaves: the weights still have the least objective."""
+    from mixtune.regret import generalisation_bound, kl_term
+
+    x = np.linspace(0, 1, 20)[:, None]
+    rule = WassersteinWeights(3.0, 0.5, threshold_width=0.4, rescale=False, floor=False)
+    weights = rule.weigh_clouds([x, x + 0.3, x + 0.05, x + 2])
+    assert weights.prior.sum() == pytest.approx(1)
+    assert weights.prior[3] == 0
+    assert 0 < weights.prior[1] < weights.prior[0]
+
+    def objective(values):
+        changed = replace(weights, values=values)
+        return generalisation_bound(changed, delta=0.1, loss_lipschitz=1.0, model_lipschitz=1.0).objective
+
+    least = objective(weights.values)
+    rng = np.random.default_rng(0)
+    for mixed in rng.dirichlet(np.ones(3), 50):
+        assert objective(0.9 * weights.values + 0.1 * np.append(mixed, 0)) > least
+    assert np.isinf(kl_term(replace(weights, values=np.array([0.5, 0.0, 0.0, 0.5]))))

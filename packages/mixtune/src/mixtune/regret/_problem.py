@@ -57,9 +57,9 @@ class RegretProblem:
         Pre-trained heads Theta*. Pass these or ``ridge``.
     ridge : float or array (N,), optional
         kappa: compute the heads by local ridge regression.
-    transfer : float
-        lambda >= 0: the penalty on the distance of the iterates from the reference.
-    stability : float
+    transfer : float or sequence of T floats
+        lambda >= 0: the penalty on the distance of the iterates from the reference; one for each step where it varies.
+    stability : float or sequence of T floats
         beta >= 0: the penalty on the size of the steps.
     horizon : int
         T >= 0: the number of steps.
@@ -84,8 +84,8 @@ class RegretProblem:
     weights: Array
     heads: Array = None
     ridge: float | Sequence[float] | None = None
-    transfer: float
-    stability: float
+    transfer: Any  # a number, or a sequence of them
+    stability: Any
     horizon: int
     start: Array = None
     reference: Array = None
@@ -94,9 +94,9 @@ class RegretProblem:
         moments = _check_moments(self.moments)
         _assign(self, "moments", moments)
         _assign(self, "weights", check_simplex(self.weights, len(moments)))
-        for name in ("transfer", "stability"):
-            _assign(self, name, check_nonnegative(name, getattr(self, name)))
         _assign(self, "horizon", check_whole("horizon", self.horizon))
+        for name in ("transfer", "stability"):
+            _assign(self, name, check_penalty(name, getattr(self, name), self.horizon))
         if self.horizon > MOST_STEPS:
             raise ParameterError(f"horizon must be at most 2**53, where float64 skips integers; got {self.horizon}")
         if (self.heads is None) == (self.ridge is None):
@@ -115,7 +115,7 @@ class RegretProblem:
 
     def __repr__(self) -> str:
         sizes = f"n_domains={self.n_domains}, n_features={self.moments[0].n_features}"
-        strengths = f"transfer={self.transfer:g}, stability={self.stability:g}"
+        strengths = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in ("transfer", "stability"))
         return f"RegretProblem({sizes}, {strengths}, horizon={self.horizon})"
 
     def replaced(self, **changes: Any) -> RegretProblem:
@@ -393,13 +393,30 @@ class StoredPath:
         xp, after = namespace(self.theta), self.theta[1:, ...]
         away = xp.sum((after - self.problem.as_matrices(self.problem.reference)) ** 2, axis=(1, 2, 3))
         moved = xp.sum((after - self.theta[:-1, ...]) ** 2, axis=(1, 2, 3))
-        costs = to_numpy(self.problem.transfer * away + self.problem.stability * moved)
+        transfer, stability = (np.asarray(p) for p in (self.problem.transfer, self.problem.stability))
+        costs = transfer * to_numpy(away) + stability * to_numpy(moved)
         return np.concatenate([[0.0], np.cumsum(costs)])
 
 
 def heads_weights(weights: Floats, heads: Array) -> Array:
     """``weights`` (N,) in the library of ``heads``, shaped to multiply (..., N, p, D)."""
     return match(weights, heads)[:, None, None]
+
+
+def check_penalty(name: str, value: Any, horizon: int) -> float | tuple[float, ...]:
+    """A number, or one for each step."""
+    if np.ndim(value) == 0:
+        return check_nonnegative(name, value)
+    penalties = tuple(check_nonnegative(name, one) for one in value)
+    if len(penalties) != horizon:
+        raise ParameterError(f"{name} must be one number or one per step ({horizon}); got {len(penalties)}")
+    return penalties
+
+
+def _shown(penalty: float | Sequence[float]) -> str:
+    if isinstance(penalty, Sequence):
+        return f"[{penalty[0]:g}, ..., {penalty[-1]:g}]" if penalty else "[]"
+    return f"{penalty:g}"
 
 
 def _check_moments(moments: Any) -> tuple[Moments, ...]:

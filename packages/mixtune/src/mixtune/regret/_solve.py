@@ -22,6 +22,7 @@ beta = 0 the limit omega -> infinity (stay at the reference, jump at the last st
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -50,7 +51,11 @@ def solve(
     problem : RegretProblem
     method : {"closed-form", "riccati", "accelerated"}
         "closed-form": one p x p (or n x n) solve. "riccati": the paper's Algorithm 2, dense, for small problems.
-        "accelerated": its Algorithm 3, exact at equal weights and a heuristic elsewhere.
+        "accelerated": its Algorithm 3, a heuristic whose mixture is exact at equal weights. It holds all heads to the
+        mean of the pre-trained ones, as the paper does, unless the problem has a ``reference`` of its own.
+
+        .. versionchanged:: 0.2
+           "accelerated" held every head to itself by default; pass ``reference=heads`` for that.
     solver : {"auto", "direct", "iterative"}
         How the ridge problem of the closed form is solved. "direct": a Cholesky factor of the p x p matrix or of its n
         x n dual, whichever is cheaper. "iterative": conjugate gradients with a random sketch as preconditioner, for
@@ -94,44 +99,94 @@ def solve(
 
 @dataclass(frozen=True)
 class Schedule:
-    """The scalars of the optimal path for lambda = ``transfer``, beta = ``stability``, T = ``horizon``."""
+    """The scalars of the optimal path for lambda = ``transfer``, beta = ``stability``, T = ``horizon``.
 
-    transfer: float
-    stability: float
+    The penalties may be sequences of T numbers: lambda_t and beta_t of the step from t to t + 1. The sinh of constant
+    penalties are then replaced by a recursion over the steps. With p_0 = infinity and q_0 = p_0,
+
+        p_{t+1} = lambda_t + beta_t p_t/(beta_t + p_t),   q_{t+1} = beta_t q_t/(beta_t + p_t),
+
+    rho = p_T, sigma = q_T, and z(t) = (beta_t z(t+1) + q_t z(0))/(beta_t + p_t) backwards from z(T).
+
+    Examples
+    --------
+    >>> constant, sequence = Schedule(0.5, 2.0, 3), Schedule([0.5] * 3, [2.0] * 3, 3)
+    >>> round(constant.rho - sequence.rho, 12), round(constant.sigma - sequence.sigma, 12)
+    (0.0, 0.0)
+    """
+
+    transfer: float | Sequence[float]
+    stability: float | Sequence[float]
     horizon: int
+
+    @property
+    def varies(self) -> bool:
+        """Whether a penalty is a sequence."""
+        return np.ndim(self.transfer) + np.ndim(self.stability) > 0
+
+    @property
+    def transfers(self) -> Floats:
+        """lambda_t, (T,)."""
+        return np.broadcast_to(np.asarray(self.transfer, dtype=np.float64), (self.horizon,))
+
+    @property
+    def stabilities(self) -> Floats:
+        """beta_t, (T,)."""
+        return np.broadcast_to(np.asarray(self.stability, dtype=np.float64), (self.horizon,))
+
+    @cached_property
+    def _varying(self) -> "_Varying":
+        return _Varying.of(self.transfers, self.stabilities)
+
+    @property
+    def start_cost(self) -> float:
+        """The weight of ``|z(0)|^2`` in the least running cost between z(0) and z(T)."""
+        if self.varies and self.horizon > 0:
+            return self._varying.start_cost
+        return self.rho - self._constant[0]
+
+    @property
+    def _constant(self) -> tuple[float, float]:
+        """lambda and beta where both are numbers."""
+        return float(self.transfer), float(self.stability)  # type: ignore[arg-type]
 
     @property
     def omega(self) -> float:
         """``arccosh(1 + lambda/(2 beta))`` without cancellation; infinite for beta = 0."""
-        if self.transfer == 0:
-            return 0.0 if self.stability > 0 else math.inf
-        ratio = self.transfer / (4 * self.stability) if self.stability > 0 else math.inf
+        transfer, stability = self._constant
+        if transfer == 0:
+            return 0.0 if stability > 0 else math.inf
+        ratio = transfer / (4 * stability) if stability > 0 else math.inf
         return 2 * math.asinh(math.sqrt(ratio)) if math.isfinite(ratio) else math.inf
 
     @property
     def rho(self) -> float:
         """The weight of ``|z(T)|^2``: all that the end point sees of lambda, beta and T. Infinite for T = 0."""
-        omega, T = self.omega, self.horizon
-        if T == 0:
+        if self.horizon == 0:
             return math.inf
+        if self.varies:
+            return self._varying.rho
+        omega, T, (transfer, stability) = self.omega, self.horizon, self._constant
         if omega == 0:
-            return self.stability / T
+            return stability / T
         if math.isinf(omega):
-            return self.transfer + self.stability
+            return transfer + stability
         held = math.expm1(-omega) * (1 + math.exp(-(2 * T - 1) * omega)) / math.expm1(-2 * T * omega)  # 1 - B
-        return self.transfer + self.stability * held
+        return transfer + stability * held
 
     @property
     def sigma(self) -> float:
         """The pull of ``z(0)`` on ``z(T)``."""
-        omega, T = self.omega, self.horizon
-        if T == 0:
+        if self.horizon == 0:
             return math.inf
+        if self.varies:
+            return self._varying.sigma
+        omega, T, (_, stability) = self.omega, self.horizon, self._constant
         if omega == 0:
-            return self.stability / T
+            return stability / T
         if math.isinf(omega):
-            return self.stability if T == 1 else 0.0
-        return self.stability * math.exp(-(T - 1) * omega) * math.expm1(-2 * omega) / math.expm1(-2 * T * omega)
+            return stability if T == 1 else 0.0
+        return stability * math.exp(-(T - 1) * omega) * math.expm1(-2 * omega) / math.expm1(-2 * T * omega)
 
     @property
     def pull(self) -> float:
@@ -142,6 +197,8 @@ class Schedule:
 
     def end_step(self, t: Floats) -> Floats:
         """``end_share(t + 1) - end_share(t)`` without cancellation, for 0 <= t < T."""
+        if self.varies:
+            return self.end_share(np.asarray(t) + 1) - self.end_share(t)
         omega, T = self.omega, self.horizon
         t = np.asarray(t, dtype=np.float64)
         if omega == 0:
@@ -154,26 +211,66 @@ class Schedule:
 
     def start_step(self, t: Floats) -> Floats:
         """``start_share(t + 1) - start_share(t)``."""
+        if self.varies:
+            return self.start_share(np.asarray(t) + 1) - self.start_share(t)
         return -self.end_step(self.horizon - 1 - np.asarray(t))
 
     def start_share(self, t: Floats) -> Floats:
         """``sinh((T-t) omega)/sinh(T omega)``: the share of ``z(0)`` left at step t."""
         if self.horizon == 0:
             return np.ones(np.shape(t))
+        if self.varies:
+            return self._varying.start_shares[np.asarray(t, dtype=np.int64)]
         return self.end_share(self.horizon - t)
 
     def end_share(self, t: Floats) -> Floats:
         """``sinh(t omega)/sinh(T omega)``: the share of ``z(T)`` reached at step t."""
-        omega, T = self.omega, self.horizon
         t = np.asarray(t, dtype=np.float64)
-        if T == 0:
+        if self.horizon == 0:
             return np.zeros(t.shape)
+        if self.varies:
+            return self._varying.end_shares[t.astype(np.int64)]
+        omega, T = self.omega, self.horizon
         if omega == 0:
             return t / T
         if math.isinf(omega):
             return np.where(t == T, 1.0, 0.0)
         with np.errstate(under="ignore"):
             return np.exp((t - T) * omega) * np.expm1(-2 * t * omega) / math.expm1(-2 * T * omega)
+
+
+@dataclass(frozen=True, eq=False)
+class _Varying:
+    """The same scalars by recursion, for penalties that vary over time; shares at t = 0..T."""
+
+    rho: float
+    sigma: float
+    start_cost: float
+    start_shares: Floats
+    end_shares: Floats
+
+    @classmethod
+    def of(cls, transfers: Floats, stabilities: Floats) -> "_Varying":
+        """Forward for the least cost of arriving, p z^2 - 2 q z z(0) + r z(0)^2, and backward for the path."""
+        T = len(transfers)
+        arriving = [(transfers[0] + stabilities[0], stabilities[0])]
+        cost = stabilities[0]
+        for transfer, stability in zip(transfers[1:], stabilities[1:]):
+            p, q = arriving[-1]
+            held = stability + p
+            kept = stability / held if held > 0 else 0.0
+            cost -= q * q / held if held > 0 else 0.0
+            arriving.append((transfer + kept * p, kept * q))
+        start, end = np.zeros(T + 1), np.zeros(T + 1)
+        start[0], end[T] = 1.0, 1.0
+        for t in range(T - 1, 0, -1):
+            p, q = arriving[t - 1]
+            held = stabilities[t] + p
+            if held > 0:
+                end[t] = stabilities[t] / held * end[t + 1]
+                start[t] = stabilities[t] / held * start[t + 1] + q / held
+        rho, sigma = arriving[-1]
+        return cls(float(rho), float(sigma), float(cost), start, end)
 
 
 def _closed_form(problem: RegretProblem, options: SolverOptions) -> RegretSolution:
@@ -254,11 +351,23 @@ class ClosedFormPath:
 
     def running_cost(self, t: Floats) -> Floats:
         """Summation by parts: lambda |z_t|^2 + beta (<z_t, z_t - z_{t-1}> - <z_0, z_1 - z_0>) for t >= 1."""
+        if self.schedule.varies:
+            return self._running_costs[t.astype(np.int64)]
+        transfer, stability = float(self.problem.transfer), float(self.problem.stability)
         now, before, first, second = map(self._shares, (t, np.maximum(t - 1, 0), np.zeros(1), np.ones(1)))
         step, opening = (tuple(a - b for a, b in zip(*pair)) for pair in ((now, before), (second, first)))
         moved = self._inner(now, step) - self._inner(first, opening)
-        cost = self.schedule.transfer * self._inner(now, now) + self.schedule.stability * moved
+        cost = transfer * self._inner(now, now) + stability * moved
         return np.where(t > 0, np.maximum(cost, 0.0), 0.0)
+
+    @cached_property
+    def _running_costs(self) -> Floats:
+        """Of the first t steps, t = 0..T, step by step."""
+        before, after = (self._shares(np.arange(k, self.steps + k)) for k in (0.0, 1.0))
+        step = tuple(b - a for a, b in zip(before, after))
+        costs = self.schedule.transfers * self._inner(after, after)
+        costs = costs + self.schedule.stabilities * self._inner(step, step)
+        return np.concatenate([[0.0], np.cumsum(costs)])
 
     def _inner(self, left: tuple[Floats, ...], right: tuple[Floats, ...]) -> Floats:
         """``<z, z'>`` for two points given by their shares (kept, walked)."""

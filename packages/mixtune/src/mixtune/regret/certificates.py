@@ -92,7 +92,7 @@ def optimal_cost(problem: RegretProblem) -> float:
     if problem.horizon == 0:
         return problem.system.loss(prior)
     gained = xp.sum(problem.system.gradient(prior) * problem.system.step(prior, schedule.rho / problem.weight_square))
-    held = (schedule.rho - schedule.transfer) - schedule.pull * schedule.sigma
+    held = schedule.start_cost - schedule.pull * schedule.sigma
     return problem.system.loss(prior) - float(gained) + held * float(xp.sum(offset**2))
 
 
@@ -125,13 +125,16 @@ def transfer_gain(weights: TransportWeights) -> float:
 
 
 def kl_term(weights: TransportWeights) -> float:
-    """``KL(P_w || uniform over the admitted domains) = sum_i w_i log(C_eta w_i)``; infinite if w leaves them."""
+    """``KL(P_w || uniform over the admitted domains) = sum_i w_i log(C_eta w_i)``; infinite if w leaves them.
+
+    With a ``threshold_width`` the law is :attr:`TransportWeights.prior` instead of the uniform one.
+    """
     _need_distances(weights)
-    positive = weights.values > 0
-    if np.any(positive & ~weights.admitted):
+    positive, prior = weights.values > 0, weights.prior
+    if np.any(positive & (prior == 0)):
         return math.inf
     w = weights.values[positive]
-    return max(float(np.sum(w * np.log(weights.admitted.sum() * w))), 0.0)
+    return max(float(np.sum(w * np.log(w / prior[positive]))), 0.0)
 
 
 def _need_distances(weights: TransportWeights) -> None:

@@ -53,6 +53,8 @@ def descend(
     >>> descend(problem, learning_rate=0.01, steps=10_000).coef.round(6)
     array([1., 2.])
     """
+    if np.ndim(problem.transfer) or np.ndim(problem.stability):
+        raise ParameterError("gradient descent has no steps of the problem: pass one number for transfer and stability")
     rate = check_positive("learning_rate", learning_rate)
     path = DescentPath(problem, rate, check_whole("steps", steps))
     if rate > path.stability_limit and not allow_divergence:

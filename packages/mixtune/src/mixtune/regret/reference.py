@@ -28,7 +28,7 @@ class ValueFunction:
 
 def value_functions(problem: RegretProblem) -> list[ValueFunction]:
     """The backward recursion for P(t), S(t), r(t), t = 0..T."""
-    lam, beta, T = problem.transfer, problem.stability, problem.horizon
+    steps = _penalties(problem)
     _require_definite(problem, "riccati")
     reference = _flat(problem.as_matrices(problem.reference))
     xp = namespace(reference)
@@ -39,7 +39,7 @@ def value_functions(problem: RegretProblem) -> list[ValueFunction]:
     square = sum(w * float(xp.sum(m._square)) for w, m in weighted)
     mixing = xp.concat([w * identity[:p, :p] for w, _ in weighted], axis=1)  # [w_1 I_p, ..., w_N I_p]
     backward = [ValueFunction(mixing.T @ gram @ mixing, -(mixing.T @ cross), square)]
-    for _ in range(T):
+    for lam, beta in steps[::-1]:
         after = backward[-1]
         inverse = xp.linalg.inv((lam + beta) * identity + after.P)
         pull = after.S - lam * reference
@@ -50,20 +50,20 @@ def value_functions(problem: RegretProblem) -> list[ValueFunction]:
 
 def riccati(problem: RegretProblem) -> RegretSolution:
     """Algorithm 2 verbatim: P and S backward, then Theta forward through the optimal control."""
-    lam, beta, T = problem.transfer, problem.stability, problem.horizon
+    T = problem.horizon
     values = value_functions(problem)
     reference, theta = (_flat(problem.as_matrices(h)) for h in (problem.reference, problem.start))
     xp = namespace(theta)
     identity = xp.eye(theta.shape[0], dtype=theta.dtype, device=theta.device)
     trajectory = [theta]
-    for t in range(T):
+    for t, (lam, beta) in enumerate(_penalties(problem)):
         P, S = values[t + 1].P, values[t + 1].S
         pressure = (lam * identity + P) @ theta - lam * reference + S
         theta = theta - xp.linalg.inv((lam + beta) * identity + P) @ pressure
         trajectory.append(theta)
     shape = (T + 1, problem.n_domains, -1, trajectory[0].shape[1])
     path = StoredPath(problem, xp.reshape(xp.stack(trajectory), shape))
-    effective_ridge = Schedule(lam, beta, T).rho / problem.weight_square
+    effective_ridge = Schedule(problem.transfer, problem.stability, T).rho / problem.weight_square
     return RegretSolution(problem, path, "riccati", effective_ridge)
 
 
@@ -71,32 +71,35 @@ def accelerated(problem: RegretProblem) -> RegretSolution:
     """Algorithm 3: the recursion for equal weights 1/N, in three p x p systems whatever N is.
 
     The iterates ignore ``problem.weights``; the returned coefficients mix the final heads with them, and loss and
-    energy are the problem's own, so that the price of the heuristic shows. The paper holds all heads to their mean;
-    here pi_3 is kept per head, which allows any reference and is the paper's pi_3 when the reference is one head.
+    energy are the problem's own, so that the price of the heuristic shows. As in the paper, all heads are held to the
+    mean of the pre-trained ones, unless the problem was given a reference; pi_3 is kept per head, which allows any.
     """
-    lam, beta, T, N = problem.transfer, problem.stability, problem.horizon, problem.n_domains
+    T, N = problem.horizon, problem.n_domains
     _require_definite(problem, "accelerated")
     reference, theta = (problem.as_matrices(h) for h in (problem.reference, problem.start))
     xp = namespace(theta)
+    if problem.reference is problem.heads:
+        reference = xp.mean(reference, axis=0, keepdims=True)
     identity = xp.eye(theta.shape[1], dtype=theta.dtype, device=theta.device)
     pi_1 = pi_2 = sum(m.gram for m in problem.moments) / N**3
     one = xp.ones((N, 1, 1), dtype=theta.dtype, device=theta.device)
     pi_3 = -(sum(m._cross for m in problem.moments) / N**2) * one
     backward = []
-    for _ in range(T):
+    for lam, beta in _penalties(problem)[::-1]:
         core = xp.linalg.inv((lam + beta) * identity + pi_1 + (N - 2) * pi_2)
         gamma_1 = xp.linalg.inv((lam + beta) * identity + pi_1 - (N - 1) * (pi_2 @ core @ pi_2))
         gamma_2 = -(gamma_1 @ pi_2 @ core)
-        backward.append((gamma_1, gamma_2, pi_1, pi_2, pi_3))
+        backward.append((lam, gamma_1, gamma_2, pi_1, pi_2, pi_3))
         pi_3 = beta * _block_apply(gamma_1, gamma_2, pi_3 - lam * reference)
         pi_1, pi_2 = beta * identity - beta**2 * gamma_1, -(beta**2) * gamma_2
     trajectory = [theta]
-    for gamma_1, gamma_2, pi_1, pi_2, pi_3 in backward[::-1]:
+    for lam, gamma_1, gamma_2, pi_1, pi_2, pi_3 in backward[::-1]:
         pressure = lam * (theta - reference) + _block_apply(pi_1, pi_2, theta) + pi_3
         theta = theta - _block_apply(gamma_1, gamma_2, pressure)
         trajectory.append(theta)
     path = StoredPath(problem, xp.stack(trajectory))
-    return RegretSolution(problem, path, "accelerated", Schedule(lam, beta, T).rho * N)
+    rho = Schedule(problem.transfer, problem.stability, T).rho
+    return RegretSolution(problem, path, "accelerated", rho * N)
 
 
 def _block_apply(diagonal: Array, other: Array, heads: Array) -> Array:
@@ -110,8 +113,14 @@ def _flat(heads: Array) -> Array:
     return namespace(heads).reshape(heads, (heads.shape[0] * heads.shape[1], heads.shape[2]))
 
 
+def _penalties(problem: RegretProblem) -> list[tuple[float, float]]:
+    """lambda and beta of every step."""
+    schedule = Schedule(problem.transfer, problem.stability, problem.horizon)
+    return list(zip(schedule.transfers.tolist(), schedule.stabilities.tolist()))
+
+
 def _require_definite(problem: RegretProblem, method: str) -> None:
-    if problem.transfer + problem.stability == 0 and problem.horizon > 0:
+    if any(lam + beta == 0 for lam, beta in _penalties(problem)):
         raise SingularError(
             f'method="{method}" inverts (transfer + stability) I + P(t), singular for transfer = stability = 0; '
             'make one of them positive, or use method="closed-form", which takes that limit'

@@ -44,7 +44,8 @@ def save_figure(figure: Figure, folder: Path, stem: str, endings: Sequence[str] 
 
     paths = []
     for ending in endings:
-        options: dict[str, Any] = {"metadata": {"Date": None}} if ending.lower() == "svg" else {"dpi": 160}
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        options: dict[str, Any] = {"metadata": dates[ending.lower()]} if ending.lower() in dates else {"dpi": 160}
         buffer = io.BytesIO()
         with matplotlib.rc_context(STYLE):
             figure.savefig(buffer, format=ending.lower(), **options)

@@ -68,6 +68,15 @@ class TransportWeights(DomainWeights):
     dimension: int
     temperature: float
     threshold: float
+    threshold_width: float = 0.0
+
+    @property
+    def prior(self) -> Floats:
+        """The law on the domains from which the entropy of Theorem 1 is counted: uniform on the admitted ones, or with
+        less mass on those within ``threshold_width`` below the threshold.
+        """
+        kept = shares_below(self.distances, self.threshold, self.threshold_width, self.focal, self.admitted)
+        return kept / kept.sum()
 
     @property
     def t_gain(self) -> float:
@@ -91,6 +100,10 @@ class WassersteinWeights(WeightRule):
         gamma >= 0: with 0 all admitted domains have the same weight, with large values only the closest has a weight.
     threshold : float
         eta >= 0: domains farther than this are left out; infinity admits all.
+    threshold_width : float
+        With 0, the paper's rule, a domain loses all its weight at once where its distance passes the threshold, however
+        little its rows change. With a width the weight falls smoothly to nothing over so much below the threshold
+        (times ``3x^2 - 2x^3`` of ``x = (threshold - distance)/width``), so that weights are continuous in the rows.
     distance : str or callable
         "auto", "exact", "line", "sliced" or "bracket" (see :func:`mixtune.wasserstein_distance`), or a function of
         two row samples.
@@ -124,6 +137,7 @@ class WassersteinWeights(WeightRule):
     temperature: float
     threshold: float = float("inf")
     _: KW_ONLY
+    threshold_width: float = 0.0
     distance: str | DistanceFunction = "auto"
     rescale: bool = True
     on: str = "inputs"
@@ -136,6 +150,7 @@ class WassersteinWeights(WeightRule):
     def __post_init__(self) -> None:
         check_nonnegative("temperature", self.temperature)
         check_nonnegative("threshold", self.threshold, allow_infinite=True)
+        check_nonnegative("threshold_width", self.threshold_width)
         check_choice("on", self.on, ("inputs", "features"))
         check_whole("seed", self.seed)
         if self.jobs is not None:
@@ -178,8 +193,10 @@ class WassersteinWeights(WeightRule):
         scores = np.array([d.value for d in distances])
         relevance = scores + sizes ** (-1 / dimension)
         admitted = scores <= self.threshold  # the focal domain's own score is 0
+        kept = shares_below(distances, self.threshold, self.threshold_width, focal, admitted)
+        raw = kept * softmin(relevance, admitted, self.temperature)
         return TransportWeights(
-            values=normalise(softmin(relevance, admitted, self.temperature), focal),
+            values=normalise(raw, focal),
             names=names or tuple(str(i) for i in range(len(clouds))),
             focal=focal,
             rule="wasserstein",
@@ -193,6 +210,7 @@ class WassersteinWeights(WeightRule):
             dimension=dimension,
             temperature=float(self.temperature),
             threshold=float(self.threshold),
+            threshold_width=float(self.threshold_width),
         )
 
     def _clouds(self, domains: Domains, feature_map: FeatureMap | None) -> list[Array]:
@@ -241,3 +259,16 @@ def softmin(relevance: Floats, admitted: Booleans, temperature: float) -> Floats
     least = relevance[admitted].min()
     with np.errstate(over="ignore", under="ignore"):
         return np.where(admitted, np.exp(-temperature * (np.where(admitted, relevance, least) - least)), 0.0)
+
+
+def shares_below(
+    distances: Sequence[TransportDistance], threshold: float, width: float, focal: int, admitted: Booleans
+) -> Floats:
+    """How much of its weight each domain keeps: all or nothing without a width, else smoothly falling to nothing."""
+    if width == 0 or np.isinf(threshold):
+        return admitted.astype(np.float64)
+    scores = np.array([d.value for d in distances])
+    below = np.clip((threshold - scores) / width, 0.0, 1.0)
+    kept = np.asarray(below**2 * (3 - 2 * below), dtype=np.float64)
+    kept[focal] = 1.0
+    return kept
