@@ -136,16 +136,14 @@ def test_a_method_that_was_run_again_replaces_only_its_own_cases(tmp_path, monke
 def test_what_the_page_says_in_words(results):
     """If a new run of the benchmark breaks one of these, change the sentences of the page."""
     ours = {(s.problem, s.variant): s for s in summarise(results) if s.method == OURS}
-    assert 1.0495 < max(s.worst_ratio for s in ours.values()) < 1.0505
+    assert 1.0985 < max(s.worst_ratio for s in ours.values()) < 1.0995
     exam, flipped = by_method(results, "exam", "clean"), by_method(results, "ames", "flip")
-    for peer, ahead in (("statsmodels", 0.013), ("gpboost", 0.011)):
+    for peer, ahead in (("statsmodels", 0.008), ("gpboost", 0.006)):
         assert exam[OURS].relative_rmse - exam[peer].relative_rmse == pytest.approx(ahead, abs=0.0005)
-    houses = by_method(results, "ames", "clean")
-    assert 0 < houses["gpboost"].relative_rmse - houses[OURS].relative_rmse < 0.001
     columns = [(problem, variant) for problem in ("exam", "ames") for variant in ("clean", "flip")]
     straight = [by_method(results, *column)[comparison.LINEAR].relative_rmse for column in columns]
     apart = [figure - ours[column].relative_rmse for figure, column in zip(straight, columns)]
-    assert apart == pytest.approx([-0.011, -0.007, -0.020, -0.010], abs=0.0005)
+    assert apart == pytest.approx([-0.007, -0.002, -0.003, 0.007], abs=0.0005)
     worse = {name for name, summary in flipped.items() if summary.relative_rmse > 1 and name != YARDSTICK}
     assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
     honest, texts = by_method(results, "vader", "clean"), by_method(results, "vader", "flip")
