@@ -328,3 +328,12 @@ def test_only_estimators_that_tune_themselves_make_maps():
     with pytest.raises(ParameterError, match="feature_map='aut'"):
         RegretOptimalRegressorCV("aut").fit(np.ones((3, 1)), np.ones(3))
     assert clone(auto()).feature_map == "auto"
+
+
+def test_two_values_stay_two_values_where_rows_repeat():
+    # A mean of ten equal values of -0.1 is not exactly -0.1.
+    X, y, sources, _ = problem(n=30)
+    levels = {name: (U, np.where(v > np.median(v), 0.3, -0.1)) for name, (U, v) in sources.items()}
+    own = np.where(y > np.median(y), 0.3, -0.1)
+    often = auto().fit(np.repeat(X, 10, axis=0), np.repeat(own, 10), sources=levels)
+    assert {each.name for each in often.maps_} == {"inputs", "Fourier", "learned"}

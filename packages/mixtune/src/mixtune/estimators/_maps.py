@@ -157,8 +157,9 @@ def process_maps(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
     )
     if not (is_auto(settings.feature_map) and settings.fit_intercept and small):
         return None
-    # Of classes, squared errors say little: probabilities are better from the other maps.
-    if len(parts) > 1 and all(len(np.unique(part.y)) <= 2 for part in parts):
+    # Of classes, squared errors say little: probabilities are better from the other maps. Means over rows that repeat
+    # are whole up to rounding.
+    if len(parts) > 1 and all(len(np.unique(np.float32(part.y))) <= 2 for part in parts):
         return None
     _units(parts)
     # A kernel is learned from some of the rows; where there are more, the mean of two is less a matter of the draw.
