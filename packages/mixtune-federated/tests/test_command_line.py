@@ -59,7 +59,8 @@ def test_a_study_by_files(tables, tmp_path):
     assert "was not checked" in run("inspect", files[-1])
     assert 'signature is that of "m3"' in run("inspect", files[-1], "--study", study)
     content, arrays = unpack(files[-1].read_bytes(), form="mixtune-message", where="the answer")
-    altered = tmp_path / "altered.mxf"
+    altered = tmp_path / "altered" / files[-1].name
+    altered.parent.mkdir()
     altered.write_bytes(pack({**content, "signature": "00" * 64}, arrays, form="mixtune-message"))
     with pytest.raises(MixtuneError, match="not signed with the key"):
         run("inspect", altered, "--study", study)

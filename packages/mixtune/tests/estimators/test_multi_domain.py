@@ -363,7 +363,7 @@ def test_saved_and_loaded(tmp_path, feature_map):
         np.testing.assert_array_equal(one, other)
     pd.testing.assert_frame_equal(back.summary(), model.summary())
     if feature_map == "auto":
-        with pytest.raises(ParameterError, match="cannot write the splines, Fourier features and trees"):
+        with pytest.raises(ParameterError, match="cannot write the kernels, splines, Fourier features and trees"):
             back.to_onnx()
     with pytest.raises(ParameterError, match="holds no rows"):
         back.forget("d01")
