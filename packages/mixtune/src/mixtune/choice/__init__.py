@@ -26,7 +26,7 @@ from mixtune.choice._compare import (
 )
 from mixtune.choice._every_domain import choose_every
 from mixtune.choice._families import Prior
-from mixtune.choice._kernel_evidence import MarginalLikelihood
+from mixtune.choice._kernel_evidence import Deviation, DeviationLikelihood, MarginalLikelihood
 from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattered
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
@@ -47,6 +47,8 @@ __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns",
 __all__ += ["Judgement", "TaskErrors", "average", "least_error", "mean_products"]
 __all__ += [
     "KERNEL_ROWS",
+    "Deviation",
+    "DeviationLikelihood",
     "MarginalLikelihood",
     "Process",
     "ProcessFamily",
