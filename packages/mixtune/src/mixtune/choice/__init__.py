@@ -31,8 +31,17 @@ from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattere
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
-from mixtune.choice._process import KERNEL_ROWS, Process, ProcessFamily, fit_candidates, learn_process
-from mixtune.choice._process_choice import choose_processes
+from mixtune.choice._process import (
+    KERNEL_ROWS,
+    CommonProcess,
+    Process,
+    ProcessFamily,
+    SharedEvidence,
+    fit_candidates,
+    learn_common_process,
+    learn_process,
+)
+from mixtune.choice._process_choice import choose_every_process, choose_processes, process_population
 from mixtune.choice._remote import RemoteTasks
 from mixtune.choice._runs import choose_runs
 from mixtune.choice._settings import SETTINGS, ChoiceSettings
@@ -47,14 +56,19 @@ __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns",
 __all__ += ["Judgement", "TaskErrors", "average", "least_error", "mean_products"]
 __all__ += [
     "KERNEL_ROWS",
+    "CommonProcess",
     "Deviation",
     "DeviationLikelihood",
     "MarginalLikelihood",
     "Process",
     "ProcessFamily",
+    "SharedEvidence",
+    "choose_every_process",
     "choose_processes",
     "fit_candidates",
+    "learn_common_process",
     "learn_process",
+    "process_population",
 ]
 __all__ += ["loo_ridge", "mean_left_out", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]

@@ -1,9 +1,13 @@
-"""The choice for the focal domain of a process: validation tasks, the average, and what reports need of both."""
+"""The choice for the focal domain of a process: validation tasks, the average, and what reports need of both.
+
+Where every domain takes the focal role, domains with about as many rows share validation tasks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,8 +17,9 @@ from mixtune.choice._choose import Choice, Pool
 from mixtune.choice._families import USED
 from mixtune.choice._maps import FeatureBlock, MapAverage
 from mixtune.choice._model_averaging import ValidationTask, mix
-from mixtune.choice._process import CandidateFits, DomainRows, Process, ProcessFamily
-from mixtune.moments import Sample
+from mixtune.choice._population import Population
+from mixtune.choice._process import MANY_ROWS, CandidateFits, CommonProcess, DomainRows, Process, ProcessFamily
+from mixtune.moments import Rows, Sample
 
 #: Validation tasks, with few focal rows and with many; and of one source, at most, with other rows each time.
 FEW_TASKS, MANY_TASKS, TASKS_PER_SOURCE = 20, 6, 2
@@ -45,6 +50,7 @@ class _Task:
         """The rows that residuals are of."""
         return self.tests if len(self.tests.targets) else self.rows
 
+    @cached_property
     def errors(self) -> TaskErrors:
         """What the average needs."""
         left_out = mean_products(self.fits.left_out, self.rows.weight)
@@ -87,32 +93,113 @@ def choose_processes(
     seed : int
         Of the draw of validation tasks, which are the same for all.
     """
-    choices = [
-        _choice(process, sample, shift[block.places], target_shift, seed)
-        for process, sample, block in zip(processes, focal, blocks)
-    ]
+    choices = []
+    for process, sample, block in zip(processes, focal, blocks):
+        family = ProcessFamily(process, shift[block.places], target_shift)
+        rows = len(process.focal.targets)
+        tasks = _validated(family, rows, seed) if rows <= VALIDATED_ROWS else []
+        choices.append(_choice(family, sample, np.ones(family.n_sources), tasks))
+    return _mean(choices, blocks, width)
+
+
+def choose_every_process(
+    processes: Sequence[CommonProcess],
+    domains: Sequence[Rows],
+    samples: Sequence[Sequence[Sample]],
+    blocks: Sequence[FeatureBlock],
+    width: int,
+    *,
+    shift: Floats,
+    target_shift: float,
+    seed: int = 0,
+) -> Iterator[MapAverage]:
+    """The same for every domain in turn, with all others as its sources.
+
+    Parameters
+    ----------
+    processes : sequence of CommonProcess
+        Of the same domains.
+    domains : sequence of Rows
+        The inputs and targets of all domains.
+    samples : sequence of sequences of Sample
+        For each process: all domains, as ``focal`` of :func:`choose_processes`.
+    blocks, width, shift, target_shift, seed
+        As for :func:`choose_processes`.
+    """
+    totals = np.array([len(rows.y) for rows in domains])
+    groups = [_group(total) for total in totals.tolist()]
+    tasks: dict[tuple[int, int, bool], list[_Task]] = {}
+    for place, (process, block) in enumerate(zip(processes, blocks)):
+        for group in sorted(set(groups)):
+            member = groups.index(group)
+            family = ProcessFamily(process.focused(domains[member], member), shift[block.places], target_shift)
+            rows = int(np.median(totals[[each == group for each in groups]]))
+            tasks[place, *group] = _validated(family, rows, seed) if rows <= VALIDATED_ROWS else []
+    for index, rows in enumerate(domains):
+        choices = []
+        for place, (process, sample, block) in enumerate(zip(processes, samples, blocks)):
+            family = ProcessFamily(process.focused(rows, index), shift[block.places], target_shift)
+            others = [task for task in tasks[place, *groups[index]] if task.source != index]
+            allowed = (np.arange(len(domains)) != index).astype(np.float64)
+            choices.append(_choice(family, sample[index], allowed, others))
+        yield _mean(choices, blocks, width)
+
+
+def process_population(
+    processes: Sequence[CommonProcess],
+    domains: Sequence[Rows],
+    blocks: Sequence[FeatureBlock],
+    *,
+    shift: Floats,
+    target_shift: float,
+) -> Population:
+    """The shared function as the model of domains that were not seen, and what it leaves of each known domain.
+
+    The arguments are those of :func:`choose_every_process`; residuals are by the function without that domain.
+    """
+    heads = []
+    left_out = [np.zeros(len(rows.y)) for rows in domains]
+    for process, block in zip(processes, blocks):
+        evidence, width = process.evidence, process.features.n_inputs
+        every = np.ones(len(domains))
+        head = np.zeros(len(block.places) + 1)
+        shared = slice(width, width + evidence.landmarks)
+        head[shared] = process.unit * evidence.prior_without(every).mean
+        head[-1] = process.level - target_shift + head[:-1] @ shift[block.places]
+        heads.append(head / len(processes))
+        for index, rows in enumerate(domains):
+            prior = evidence.prior_without(np.arange(len(domains)) != index)
+            function = process.features.shared(process.features.units(rows.X)) @ prior.mean
+            left_out[index] += (rows.y - process.level - process.unit * function) / len(processes)
+    return Population(heads, left_out)
+
+
+def _group(total: int) -> tuple[int, bool]:
+    """Domains of one group have about as many rows, and the same candidates."""
+    return round(float(np.log2(max(total, 1)))), total > MANY_ROWS
+
+
+def _mean(choices: Sequence[Choice], blocks: Sequence[FeatureBlock], width: int) -> MapAverage:
     return MapAverage(choices, tuple(blocks), width, known_weights=np.full(len(choices), 1.0 / len(choices)))
 
 
-def _choice(process: Process, focal: Sample, shift: Floats, target_shift: float, seed: int) -> Choice:
+def _choice(family: ProcessFamily, focal: Sample, allowed: Floats, tasks: Sequence[_Task]) -> Choice:
     """The average of the candidates of one process."""
-    family = ProcessFamily(process, shift, target_shift)
+    process = family.process
     task = focal.divided(process.unit)
-    allowed = np.ones(family.n_sources)
     fits = family.fits(task, allowed)
     paths = fits.paths
     weight = process.focal.weight
-    tasks = _validated(family, seed)
     own = np.array([label[0] != "shared" for label in family.labels])
     products = mean_products(paths.left_out, weight) if len(weight) > 1 else None
     rows = float(weight.sum())
-    shares = average(Judgement([task.errors() for task in tasks], products, rows, own))
+    shares = average(Judgement([task.errors for task in tasks], products, rows, own))
     alone = _best_alone(family, np.zeros(len(shares)) if products is None else np.diagonal(products))
     focal_shares = np.eye(len(shares))[alone]
     top = int(np.argmax(shares))
     left_out, focal_left_out = mix(shares, paths.left_out), mix(focal_shares, paths.left_out)
     unit = process.unit
-    validation = [task.validation(_best_alone(family, task.errors().left_out)) for task in tasks]
+    validation = [task.validation(_best_alone(family, task.errors.left_out)) for task in tasks]
     return Choice(
         head=shares @ paths.heads * unit,
         labels=family.labels,
@@ -149,10 +236,10 @@ def _focal_only(family: ProcessFamily) -> Booleans:
     return np.array([label[0].startswith("focal only") for label in family.labels])
 
 
-def _validated(family: ProcessFamily, seed: int) -> list[_Task]:
-    """Tasks of sources that have rows to spare, or about as many as the focal domain."""
-    sources, rows = family.process.sources, len(family.process.focal.targets)
-    if len(sources) < VALIDATED_SOURCES or rows > VALIDATED_ROWS:
+def _validated(family: ProcessFamily, rows: int, seed: int) -> list[_Task]:
+    """Tasks with so many rows, of sources that have rows to spare, or about as many."""
+    sources = family.process.sources
+    if len(sources) < VALIDATED_SOURCES:
         return []
     sizes = np.array([len(source.targets) for source in sources])
     able = np.flatnonzero(sizes >= rows + max(LEAST_TESTS, rows // 4))

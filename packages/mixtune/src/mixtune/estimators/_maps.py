@@ -18,11 +18,13 @@ from mixtune.arrays import Floats, Integers
 from mixtune.choice import (
     KERNEL_ROWS,
     SETTINGS,
+    CommonProcess,
     FeatureBlock,
     Process,
     content_order,
     joint_error,
     learn_columns,
+    learn_common_process,
     learn_own_column,
     learn_process,
 )
@@ -61,7 +63,7 @@ class Maps:
     notes: tuple[str, ...]
     folds: Integers
     #: Of each block, where the features are those of Gaussian processes.
-    processes: tuple[Process, ...] = ()
+    processes: tuple[Any, ...] = ()
 
     def by_domain(self, names: Iterable[str]) -> FoldedMap:
         """The map for further rows of the domains, which have these names."""
@@ -145,13 +147,16 @@ PROCESS_INPUTS, PROCESS_ROWS, PROCESS_SOURCES = 60, 1500, 512
 KERNELS = 2
 
 
-def process_maps(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
-    """The features of a Gaussian process over all domains, the focal one first; None where it would cost too much."""
+def process_maps(rows: Mapping[str, Rows], settings: Any, *, every: bool = False) -> Maps | None:
+    """The features of a Gaussian process over all domains, the focal one first; None where it would cost too much.
+
+    With ``every``, each of several domains is a source of the others.
+    """
     parts = list(rows.values())
     focal = parts[0]
     small = (
         focal.X.shape[1] <= PROCESS_INPUTS
-        and len(focal.y) <= PROCESS_ROWS
+        and max(len(part.y) for part in (parts if every else parts[:1])) <= PROCESS_ROWS
         and len(parts) <= 1 + PROCESS_SOURCES
         and focal.targets.shape[1] <= SETTINGS.learned_outputs
     )
@@ -165,13 +170,14 @@ def process_maps(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
     # A kernel is learned from some of the rows; where there are more, the mean of two is less a matter of the draw.
     draws = range(1 if sum(len(part.y) for part in parts) <= KERNEL_ROWS else KERNELS)
     names = ["kernel"] if len(draws) == 1 else [f"kernel {draw + 1}" for draw in draws]
-    processes: list[Process] = []
+    processes: list[Process | CommonProcess] = []
     blocks: list[FeatureBlock] = []
     width = 0
     for output in range(focal.targets.shape[1]):
         single = [replace(part, y=part.targets[:, output]) for part in parts]
         for draw, name in zip(draws, names):
-            process = learn_process(single, seed=settings.seed, draw=draw)
+            learn = learn_common_process if every else learn_process
+            process = learn(single, seed=settings.seed, draw=draw)
             places = np.arange(width, width + process.features.n_features_out)
             processes.append(process)
             blocks.append(FeatureBlock(name, places, output=output))
