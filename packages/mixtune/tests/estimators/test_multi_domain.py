@@ -439,13 +439,17 @@ def test_curves_are_learned_from_other_domains():
     np.testing.assert_allclose(model.weights_.sum(axis=1), 1.0)
 
 
-def test_targets_of_one_domain_in_other_units_change_no_other(curved):
-    X, y, names, _ = bent()
-    own = names == "d03"
-    scaled = MultiDomainRegressor().fit(X, np.where(own, 1e6 * y - 3e6, y), domain=names)
-    ours, known = (model.predict(X, domain=names) for model in (scaled, curved))
+def test_targets_of_one_domain_may_have_other_units():
+    X, y, names, truth = bent()
+    few = np.concatenate([np.flatnonzero(names == name)[: 8 if name == "d03" else 24] for name in np.unique(names)])
+    own, rest = names[few] == "d03", np.setdiff1d(np.flatnonzero(names == "d03"), few)
+    model = MultiDomainRegressor().fit(X[few], y[few], domain=names[few])
+    scaled = MultiDomainRegressor().fit(X[few], np.where(own, 1e6 * y[few] - 3e6, y[few]), domain=names[few])
+    ours, known = (each.predict(X[few], domain=names[few]) for each in (scaled, model))
     assert mean_error(ours[~own], known[~own]) < 0.05
-    assert mean_error((ours[own] + 3e6) / 1e6, known[own]) < 0.15
+    # Where the unit is known, more is.
+    limit = 1.3 * mean_error(model.predict(X[rest], domain=names[rest]), truth[rest])
+    assert mean_error((scaled.predict(X[rest], domain=names[rest]) + 3e6) / 1e6, truth[rest]) < limit
 
 
 def test_order_of_rows_and_domains_does_not_matter_to_curves(curved):
