@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from mixtune.arrays import Floats, Integers
-from mixtune.features import Coordinates, DomainKernel, matern, squared_exponential
+from mixtune.features import Coordinates, DomainKernel, matern, matern_slope, squared_exponential
 
 #: Steps of L-BFGS; twice as many change errors by less than half a percent.
 STEPS = 40
@@ -86,9 +86,9 @@ class MarginalLikelihood:
         kernel, linear, count = self.kernel(logarithms), self.rows.linear, len(self.targets)
         width = kernel.width
         inverse, own_inverse = kernel.lengths**-2.0, kernel.own_lengths**-2.0
-        curve, curve_slope = matern((squares @ inverse).reshape(count, count))
-        own_curve, own_curve_slope = squared_exponential((squares @ own_inverse).reshape(count, count))
-        own_curve, own_curve_slope = own_curve * same, own_curve_slope * same
+        distances = (squares @ inverse).reshape(count, count)
+        curve, curve_slope = matern(distances), matern_slope(distances)
+        own_curve = same * squared_exponential((squares @ own_inverse).reshape(count, count))
         lines = linear @ linear.T / width
         own_lines = (linear * kernel.own_slopes) @ linear.T / width
         covariance = (
@@ -112,7 +112,7 @@ class MarginalLikelihood:
         gradient = np.concatenate(
             [
                 -2.0 * kernel.shared_curve * inverse * ((slope * curve_slope).ravel() @ squares),
-                -2.0 * kernel.own_curve * own_inverse * ((slope * own_curve_slope).ravel() @ squares),
+                kernel.own_curve * own_inverse * ((slope * own_curve).ravel() @ squares),
                 kernel.own_slopes * np.sum((own_slope @ linear) * linear, axis=0) / width,
                 [
                     kernel.shared_curve * float(np.sum(slope * curve)),

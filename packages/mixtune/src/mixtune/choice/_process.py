@@ -27,8 +27,9 @@ from mixtune.choice._kernel_evidence import Deviation, learn_deviations, learn_k
 from mixtune.features import Coordinates, DomainKernel, InputUnits, KernelFeatures
 from mixtune.moments import Paths, Rows, Sample
 
-#: Rows that the kernel is learned from: focal ones up to this part, then so many of each source.
-KERNEL_ROWS, FOCAL_PART, SOURCE_ROWS = 300, 2 / 3, 60
+#: Rows that the kernel is learned from: focal ones up to this part, then so many of each source; and of each domain
+#: where all are focal.
+KERNEL_ROWS, FOCAL_PART, SOURCE_ROWS, COMMON_ROWS = 300, 2 / 3, 60, 150
 #: Domains that the variances of own deviations are learned from, and rows of each; with fewer domains, none are.
 #: Without this step, errors are 1% larger where the relation is a straight line and 20 rows are known.
 DEVIATING_DOMAINS, DEVIATING_ROWS, FEWEST_DEVIATING = 40, 50, 4
@@ -384,7 +385,7 @@ def _learned_kernel(
     varying = [k for k in sources if np.ptp(targets[k]) > 0]
     for k in varying if chosen or varying else sources:
         free = KERNEL_ROWS - sum(len(index) for _, index in chosen)
-        chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS, free)]))
+        chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS if known else COMMON_ROWS, free)]))
     rows = Coordinates(*(np.concatenate([places[k][axis][index] for k, index in chosen]) for axis in (0, 1)))
     values = np.concatenate([_common_scale(targets[k])[index] for k, index in chosen])
     return learn_kernel(rows, values, np.repeat([k for k, _ in chosen], [len(index) for _, index in chosen]))

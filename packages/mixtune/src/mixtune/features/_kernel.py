@@ -86,17 +86,21 @@ def squared_distances(left: Floats, right: Floats) -> Floats:
     return np.maximum(sums, 0.0)
 
 
-def matern(squares: Floats) -> tuple[Floats, Floats]:
-    """The Matern kernel of smoothness 5/2 of squared distances, and its derivative."""
+def matern(squares: Floats) -> Floats:
+    """The Matern kernel of smoothness 5/2 of squared distances."""
     distance = np.sqrt(5.0 * squares)
-    decay = np.exp(-distance)
-    return (1.0 + distance + 5.0 / 3.0 * squares) * decay, -5.0 / 6.0 * (1.0 + distance) * decay
+    return np.asarray((1.0 + distance + 5.0 / 3.0 * squares) * np.exp(-distance))
 
 
-def squared_exponential(squares: Floats) -> tuple[Floats, Floats]:
-    """The squared exponential kernel of squared distances, and its derivative."""
-    value = np.exp(-0.5 * squares)
-    return value, -0.5 * value
+def matern_slope(squares: Floats) -> Floats:
+    """The derivative of :func:`matern`."""
+    distance = np.sqrt(5.0 * squares)
+    return np.asarray(-5.0 / 6.0 * (1.0 + distance) * np.exp(-distance))
+
+
+def squared_exponential(squares: Floats) -> Floats:
+    """The squared exponential kernel of squared distances; its derivative is -1/2 times it."""
+    return np.exp(-0.5 * squares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +136,7 @@ class DomainKernel:
         """Covariances (n, m) of the shared function."""
         squares = squared_distances(left.curved / self.lengths, right.curved / self.lengths)
         lines = left.linear @ right.linear.T / self.width
-        return self.shared_curve * matern(squares)[0] + self.shared_slopes * lines + self.shared_level
+        return self.shared_curve * matern(squares) + self.shared_slopes * lines + self.shared_level
 
     def shared_variances(self, rows: Coordinates) -> Floats:
         """Variances (n,) of the shared function."""
@@ -142,7 +146,7 @@ class DomainKernel:
     def own_curves(self, left: Coordinates, right: Coordinates) -> Floats:
         """Correlations (n, m) of the curves of own deviations."""
         squares = squared_distances(left.curved / self.own_lengths, right.curved / self.own_lengths)
-        return squared_exponential(squares)[0]
+        return squared_exponential(squares)
 
     def own(self, left: Coordinates, right: Coordinates) -> Floats:
         """Covariances (n, m) of own deviations within one domain, without the level."""
