@@ -166,9 +166,10 @@ class DeviationLikelihood:
         mean, spread = self.prior()
         reach = LARGEST_DEVIATION * spread
         variances = np.append(kernel.own_slopes, [kernel.own_curve, kernel.own_level, kernel.noise])
+        start = np.where(variances > 0, np.log(np.maximum(variances, SMALLEST_NOISE)), mean)
         best = minimize(
             self.negative_density,
-            np.log(variances),
+            np.clip(start, mean - reach, mean + reach),
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(mean - reach, mean + reach)),

@@ -23,7 +23,7 @@ from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_tr
 from mixtune.arrays import Floats, Integers
 from mixtune.choice._choose import by_content, content_order
 from mixtune.choice._families import USED, Fits, Label, Memo, Prior
-from mixtune.choice._kernel_evidence import Deviation, learn_deviations, learn_kernel
+from mixtune.choice._kernel_evidence import OWN_SLOPE, VARIANCES, Deviation, learn_deviations, learn_kernel
 from mixtune.features import Coordinates, DomainKernel, InputUnits, KernelFeatures
 from mixtune.moments import Paths, Rows, Sample
 
@@ -36,6 +36,8 @@ DEVIATING_DOMAINS, DEVIATING_ROWS, FEWEST_DEVIATING = 40, 50, 4
 #: Landmarks of the shared function, a third of them focal rows at most, and of own curves: of one focal domain, and of
 #: all domains where each is focal.
 LANDMARKS, OWN_LANDMARKS, COMMON_OWN_LANDMARKS = 350, 300, 150
+#: Landmarks of straight lines, for each coefficient: as many span all lines, and more do so well.
+STRAIGHT_LANDMARKS = 3
 #: Rows of all sources together that inform the shared function, and rows whose deviations are handled at once.
 ALL_SOURCE_ROWS, BLOCK_ROWS = 6000, 500
 #: Where the targets of a source vary so many times more or less than the focal ones, they are brought to their scale.
@@ -251,20 +253,21 @@ class CommonProcess:
         return Process(self.features, focal, self.evidence, self.order, self.signs, level, unit)
 
 
-def learn_process(domains: Sequence[Rows], *, seed: int, draw: int = 0) -> Process:
+def learn_process(domains: Sequence[Rows], *, seed: int, draw: int = 0, curved: bool = True) -> Process:
     """The process of the focal domain, which is the first, and its sources.
 
-    Its kernel is learned from some of the rows; for another ``draw`` from others.
+    Its kernel is learned from some of the rows; for another ``draw`` from others. Unless ``curved``, all functions are
+    straight lines.
     """
-    return _learned_process(domains[0], domains[1:], seed, draw).focused(domains[0])
+    return _learned_process(domains[0], domains[1:], seed, draw, curved).focused(domains[0])
 
 
-def learn_common_process(domains: Sequence[Rows], *, seed: int, draw: int = 0) -> CommonProcess:
+def learn_common_process(domains: Sequence[Rows], *, seed: int, draw: int = 0, curved: bool = True) -> CommonProcess:
     """The process of domains each of which is a source of the others."""
-    return _learned_process(None, domains, seed, draw)
+    return _learned_process(None, domains, seed, draw, curved)
 
 
-def _learned_process(focal: Rows | None, others: Sequence[Rows], seed: int, draw: int) -> CommonProcess:
+def _learned_process(focal: Rows | None, others: Sequence[Rows], seed: int, draw: int, curved: bool) -> CommonProcess:
     """The process of sources, and of a focal domain if there is one."""
     rng = np.random.default_rng(seed)
     known = [] if focal is None else [focal]
@@ -281,12 +284,13 @@ def _learned_process(focal: Rows | None, others: Sequence[Rows], seed: int, draw
     places = [units(rows.X) for rows in parts]
     rng = np.random.default_rng([seed, draw])
     first = None if focal is None else by_content(Rows(places[0].curved, targets[0], focal.sample_weight))
-    kernel = _learned_kernel(places, targets, first, rng)
-    inputs = np.concatenate([np.zeros((0, kernel.width)), *(rows.X for rows in sources)])
+    width = units.mean.size
+    kernel = _learned_kernel(places, targets, first, rng) if curved else _straight_kernel(width)
+    inputs = np.concatenate([np.zeros((0, width)), *(rows.X for rows in sources)])
     own = rng.permutation(inputs) if focal is None else rng.permutation(focal.X[first])
-    features = KernelFeatures(
-        units, kernel, _landmarks(inputs, own, focal is None, rng), _distinct(own)[:OWN_LANDMARKS]
-    )
+    landmarks = _landmarks(inputs, own, focal is None, rng)[: LANDMARKS if curved else STRAIGHT_LANDMARKS * (width + 1)]
+    most = 1 if not curved else COMMON_OWN_LANDMARKS if focal is None else OWN_LANDMARKS
+    features = KernelFeatures(units, kernel, landmarks, _distinct(own)[:most])
     made = [DomainRows(place, features.shared(place), y, rows.weight) for place, y, rows in zip(places, targets, parts)]
     focal_rows = [made[0].part(first)] if known else []
     features = replace(features, kernel=_learned_deviations(features, focal_rows, made[len(known) :]))
@@ -391,6 +395,14 @@ def _learned_kernel(
     return learn_kernel(rows, values, np.repeat([k for k, _ in chosen], [len(index) for _, index in chosen]))
 
 
+def _straight_kernel(width: int) -> DomainKernel:
+    """A kernel of straight lines, of which nothing is assumed but how domains deviate."""
+    lengths = np.ones(width)
+    slopes = np.full(width, OWN_SLOPE)
+    level, noise = VARIANCES[-2:]
+    return DomainKernel(lengths, lengths, slopes, 0.0, float(width), 1.0, 0.0, level, noise)
+
+
 def _learned_deviations(
     features: KernelFeatures, focal: Sequence[DomainRows], sources: Sequence[DomainRows]
 ) -> DomainKernel:
@@ -410,10 +422,11 @@ def _learned_deviations(
         prior = evidence.oriented(evidence.prior_without(np.arange(len(used)) != index), some)
         halves = prior.halves(some.shared)
         uncertain = halves @ halves.T + np.diag(some.missing_shared(kernel))
-        curves = kernel.own_curves(some.places, some.places)
+        curves = np.sign(kernel.own_curve) * kernel.own_curves(some.places, some.places)
         residuals = some.targets - some.shared @ prior.mean
         deviations.append(Deviation(residuals, uncertain, some.places.linear, curves, some.weight))
-    return learn_deviations(kernel, deviations)
+    learned = learn_deviations(kernel, deviations)
+    return learned if kernel.own_curve > 0 else replace(learned, own_curve=0.0)
 
 
 def _common_scale(targets: Floats) -> Floats:

@@ -14,11 +14,11 @@ import numpy as np
 from mixtune.arrays import Booleans, Floats
 from mixtune.choice._average import Judgement, TaskErrors, average, mean_products
 from mixtune.choice._choose import Choice, Pool
-from mixtune.choice._families import USED
+from mixtune.choice._families import USED, Fits
 from mixtune.choice._maps import FeatureBlock, MapAverage
 from mixtune.choice._model_averaging import ValidationTask, mix
 from mixtune.choice._population import Population
-from mixtune.choice._process import MANY_ROWS, CandidateFits, CommonProcess, DomainRows, Process, ProcessFamily
+from mixtune.choice._process import MANY_ROWS, CandidateFits, CommonProcess, Process, ProcessFamily
 from mixtune.moments import Rows, Sample
 
 #: Validation tasks, with few focal rows and with many; and of one source, at most, with other rows each time.
@@ -33,40 +33,42 @@ VALIDATED_SOURCES = 3
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """A source in the focal role: rows to learn from, rows to test on, and what the candidates make of them."""
+    """A source in the focal role: rows to learn from, rows to test on, and what the candidates of each process make of
+    them.
+
+    ``weight`` and ``targets`` are those of the rows that residuals are of: the tests, or the learning rows where no
+    others could be spared.
+    """
 
     source: int
-    rows: DomainRows
-    tests: DomainRows
-    fits: CandidateFits
+    fits: Sequence[CandidateFits]
+    spare: bool
+    targets: Floats
+    weight: Floats
+    learning_weight: Floats
 
-    @property
-    def residuals(self) -> Floats:
-        """Residuals of the test rows; where no rows could be spared, those of left-out rows."""
-        return self.tests.targets - self.fits.predictions if len(self.tests.targets) else self.fits.left_out
-
-    @property
-    def tested(self) -> DomainRows:
-        """The rows that residuals are of."""
-        return self.tests if len(self.tests.targets) else self.rows
+    def residuals(self, place: int) -> Floats:
+        """Residuals of the test rows, or of left-out rows, by the candidates of one process."""
+        return self.targets - self.fits[place].predictions if self.spare else self.fits[place].left_out
 
     @cached_property
     def errors(self) -> TaskErrors:
-        """What the average needs."""
-        left_out = mean_products(self.fits.left_out, self.rows.weight)
-        return TaskErrors(mean_products(self.residuals, self.tested.weight), np.diagonal(left_out))
+        """What the average needs, for the candidates of all processes."""
+        left_out = np.concatenate([fits.left_out for fits in self.fits])
+        residuals = np.concatenate([self.residuals(place) for place in range(len(self.fits))])
+        products = mean_products(residuals, self.weight)
+        return TaskErrors(products, np.diagonal(mean_products(left_out, self.learning_weight)))
 
-    def validation(self, alone: int) -> ValidationTask:
+    def validation(self, place: int, alone: int) -> ValidationTask:
         """The task for reports; ``alone`` is the candidate of own rows alone."""
-        tested = self.tested
         return ValidationTask(
             self.source,
-            self.residuals,
-            tested.weight,
-            self.fits.left_out,
+            self.residuals(place),
+            self.weight,
+            self.fits[place].left_out,
             alone,
-            left_out_weight=self.rows.weight,
-            targets=tested.targets,
+            left_out_weight=self.learning_weight,
+            targets=self.targets,
         )
 
 
@@ -80,7 +82,7 @@ def choose_processes(
     target_shift: float,
     seed: int = 0,
 ) -> MapAverage:
-    """The mean over processes of the average of the candidates of each.
+    """The average over the candidates of all processes.
 
     Parameters
     ----------
@@ -91,15 +93,11 @@ def choose_processes(
     blocks : sequence of FeatureBlock
         The places of these features among all features of the estimator, of which there are ``width``.
     seed : int
-        Of the draw of validation tasks, which are the same for all.
+        Of the draw of validation tasks.
     """
-    choices = []
-    for process, sample, block in zip(processes, focal, blocks):
-        family = ProcessFamily(process, shift[block.places], target_shift)
-        rows = len(process.focal.targets)
-        tasks = _validated(family, rows, seed) if rows <= VALIDATED_ROWS else []
-        choices.append(_choice(family, sample, np.ones(family.n_sources), tasks))
-    return _mean(choices, blocks, width)
+    families = [ProcessFamily(process, shift[block.places], target_shift) for process, block in zip(processes, blocks)]
+    tasks = _validated(families, len(processes[0].focal.targets), seed)
+    return _averaged(families, focal, np.ones(families[0].n_sources), tasks, blocks, width)
 
 
 def choose_every_process(
@@ -126,23 +124,23 @@ def choose_every_process(
     blocks, width, shift, target_shift, seed
         As for :func:`choose_processes`.
     """
+
+    def families(index: int) -> list[ProcessFamily]:
+        return [
+            ProcessFamily(process.focused(domains[index], index), shift[block.places], target_shift)
+            for process, block in zip(processes, blocks)
+        ]
+
     totals = np.array([len(rows.y) for rows in domains])
     groups = [_group(total) for total in totals.tolist()]
-    tasks: dict[tuple[int, int, bool], list[_Task]] = {}
-    for place, (process, block) in enumerate(zip(processes, blocks)):
-        for group in sorted(set(groups)):
-            member = groups.index(group)
-            family = ProcessFamily(process.focused(domains[member], member), shift[block.places], target_shift)
-            rows = int(np.median(totals[[each == group for each in groups]]))
-            tasks[place, *group] = _validated(family, rows, seed) if rows <= VALIDATED_ROWS else []
-    for index, rows in enumerate(domains):
-        choices = []
-        for place, (process, sample, block) in enumerate(zip(processes, samples, blocks)):
-            family = ProcessFamily(process.focused(rows, index), shift[block.places], target_shift)
-            others = [task for task in tasks[place, *groups[index]] if task.source != index]
-            allowed = (np.arange(len(domains)) != index).astype(np.float64)
-            choices.append(_choice(family, sample[index], allowed, others))
-        yield _mean(choices, blocks, width)
+    tasks = {}
+    for group in sorted(set(groups)):
+        rows = int(np.median(totals[[other == group for other in groups]]))
+        tasks[group] = _validated(families(groups.index(group)), rows, seed)
+    for index in range(len(domains)):
+        others = [task for task in tasks[groups[index]] if task.source != index]
+        allowed = (np.arange(len(domains)) != index).astype(np.float64)
+        yield _averaged(families(index), [sample[index] for sample in samples], allowed, others, blocks, width)
 
 
 def process_population(
@@ -179,27 +177,58 @@ def _group(total: int) -> tuple[int, bool]:
     return round(float(np.log2(max(total, 1)))), total > MANY_ROWS
 
 
-def _mean(choices: Sequence[Choice], blocks: Sequence[FeatureBlock], width: int) -> MapAverage:
-    return MapAverage(choices, tuple(blocks), width, known_weights=np.full(len(choices), 1.0 / len(choices)))
+def _averaged(
+    families: Sequence[ProcessFamily],
+    focal: Sequence[Sample],
+    allowed: Floats,
+    tasks: Sequence[_Task],
+    blocks: Sequence[FeatureBlock],
+    width: int,
+) -> MapAverage:
+    """One average over the candidates of all families, whose shares it puts together for each family."""
+    rows = families[0].process.focal.weight
+    scaled = [sample.divided(family.process.unit) for family, sample in zip(families, focal)]
+    fits = [family.fits(sample, allowed) for family, sample in zip(families, scaled)]
+    left_out = np.concatenate([own.paths.left_out for own in fits])
+    products = mean_products(left_out, rows) if len(rows) > 1 else None
+    own = np.concatenate([[label[0] != "shared" for label in family.labels] for family in families])
+    shares = average(Judgement([task.errors for task in tasks], products, float(rows.sum()), own))
+    errors = np.zeros(len(shares)) if products is None else np.diagonal(products)
+    ends = np.cumsum([len(family.candidates) for family in families])[:-1]
+    parts = np.split(shares, ends)
+    choices = [
+        _choice(families[place], place, fits[place], focal[place], scaled[place], parts[place], known, allowed, tasks)
+        for place, known in enumerate(np.split(errors, ends))
+    ]
+    return MapAverage(choices, tuple(blocks), width, known_weights=np.array([part.sum() for part in parts]))
 
 
-def _choice(family: ProcessFamily, focal: Sample, allowed: Floats, tasks: Sequence[_Task]) -> Choice:
-    """The average of the candidates of one process."""
-    process = family.process
-    task = focal.divided(process.unit)
-    fits = family.fits(task, allowed)
-    paths = fits.paths
-    weight = process.focal.weight
-    own = np.array([label[0] != "shared" for label in family.labels])
-    products = mean_products(paths.left_out, weight) if len(weight) > 1 else None
-    rows = float(weight.sum())
-    shares = average(Judgement([task.errors for task in tasks], products, rows, own))
-    alone = _best_alone(family, np.zeros(len(shares)) if products is None else np.diagonal(products))
+def _choice(
+    family: ProcessFamily,
+    place: int,
+    fits: Fits,
+    focal: Sample,
+    scaled: Sample,
+    part: Floats,
+    errors: Floats,
+    allowed: Floats,
+    tasks: Sequence[_Task],
+) -> Choice:
+    """The average of the candidates of one family, which is at this place, by their part of all shares.
+
+    ``errors`` are those of its candidates' left-out rows.
+    """
+    process, paths = family.process, fits.paths
+    weight, unit = process.focal.weight, process.unit
+    total = float(part.sum())
+    shares = part / total if total > 0 else np.full(len(part), 1.0 / len(part))
+    alone = _best_alone(family, errors)
     focal_shares = np.eye(len(shares))[alone]
     top = int(np.argmax(shares))
     left_out, focal_left_out = mix(shares, paths.left_out), mix(focal_shares, paths.left_out)
-    unit = process.unit
-    validation = [task.validation(_best_alone(family, task.errors.left_out)) for task in tasks]
+    start = sum(len(fits.left_out) for fits in tasks[0].fits[:place]) if tasks else 0
+    every = slice(start, start + len(shares))
+    validation = [task.validation(place, _best_alone(family, task.errors.left_out[every])) for task in tasks]
     return Choice(
         head=shares @ paths.heads * unit,
         labels=family.labels,
@@ -219,7 +248,7 @@ def _choice(family: ProcessFamily, focal: Sample, allowed: Floats, tasks: Sequen
         focal_shares=focal_shares,
         tasks=[task.averaged(shares) for task in validation],
         size=unit,
-        task=task,
+        task=scaled,
         focal=focal,
         pool=Pool((family,), focal.columns),
         allowed=allowed,
@@ -236,10 +265,10 @@ def _focal_only(family: ProcessFamily) -> Booleans:
     return np.array([label[0].startswith("focal only") for label in family.labels])
 
 
-def _validated(family: ProcessFamily, rows: int, seed: int) -> list[_Task]:
+def _validated(families: Sequence[ProcessFamily], rows: int, seed: int) -> list[_Task]:
     """Tasks with so many rows, of sources that have rows to spare, or about as many."""
-    sources = family.process.sources
-    if len(sources) < VALIDATED_SOURCES:
+    sources = families[0].process.sources
+    if len(sources) < VALIDATED_SOURCES or rows > VALIDATED_ROWS:
         return []
     sizes = np.array([len(source.targets) for source in sources])
     able = np.flatnonzero(sizes >= rows + max(LEAST_TESTS, rows // 4))
@@ -250,17 +279,21 @@ def _validated(family: ProcessFamily, rows: int, seed: int) -> list[_Task]:
         return []
     rng = np.random.default_rng([seed, len(sources)])
     most = FEW_TASKS if rows <= FEW_ROWS else MANY_TASKS
-    ordered = family.process.order
+    ordered = families[0].process.order
     drawn = rng.permutation(ordered[np.isin(ordered, able)])[:most]
     turns = min(most // len(drawn), TASKS_PER_SOURCE) if spare else 1
-    return [_task(family, int(k), rows, spare, rng) for _ in range(turns) for k in drawn]
+    return [_task(families, int(k), rows, spare, rng) for _ in range(turns) for k in drawn]
 
 
-def _task(family: ProcessFamily, source: int, rows: int, spare: bool, rng: np.random.Generator) -> _Task:
-    domain = family.process.sources[source]
-    order = rng.permutation(len(domain.targets))
-    learning = domain.part(order[:rows])
-    tests = domain.part(order[rows : rows + TEST_ROWS] if spare else order[:0])
-    allowed = np.ones(family.n_sources)
+def _task(families: Sequence[ProcessFamily], source: int, rows: int, spare: bool, rng: np.random.Generator) -> _Task:
+    order = rng.permutation(len(families[0].process.sources[source].targets))
+    learning, testing = order[:rows], order[rows : rows + TEST_ROWS] if spare else order[:0]
+    allowed = np.ones(families[0].n_sources)
     allowed[source] = 0.0
-    return _Task(source, learning, tests, family.task_fits(learning, tests, allowed))
+    fits = []
+    for family in families:
+        domain = family.process.sources[source]
+        fits.append(family.task_fits(domain.part(learning), domain.part(testing), allowed))
+    tested = testing if spare else learning
+    # Processes differ in their features, not in targets and weights.
+    return _Task(source, fits, spare, domain.targets[tested], domain.weight[tested], domain.weight[learning])

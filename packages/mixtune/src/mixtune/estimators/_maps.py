@@ -169,15 +169,17 @@ def process_maps(rows: Mapping[str, Rows], settings: Any, *, every: bool = False
     _units(parts)
     # A kernel is learned from some of the rows; where there are more, the mean of two is less a matter of the draw.
     draws = range(1 if sum(len(part.y) for part in parts) <= KERNEL_ROWS else KERNELS)
-    names = ["kernel"] if len(draws) == 1 else [f"kernel {draw + 1}" for draw in draws]
+    kinds = [("kernel" if len(draws) == 1 else f"kernel {draw + 1}", draw, True) for draw in draws]
+    if len(parts) > 1:
+        kinds.append(("lines", 0, False))
+    learn = learn_common_process if every else learn_process
     processes: list[Process | CommonProcess] = []
     blocks: list[FeatureBlock] = []
     width = 0
     for output in range(focal.targets.shape[1]):
         single = [replace(part, y=part.targets[:, output]) for part in parts]
-        for draw, name in zip(draws, names):
-            learn = learn_common_process if every else learn_process
-            process = learn(single, seed=settings.seed, draw=draw)
+        for name, draw, curved in kinds:
+            process = learn(single, seed=settings.seed, draw=draw, curved=curved)
             places = np.arange(width, width + process.features.n_features_out)
             processes.append(process)
             blocks.append(FeatureBlock(name, places, output=output))
