@@ -142,8 +142,8 @@ def made_maps(rows: Mapping[str, Rows], settings: Any, **options: bool) -> Maps 
 
 #: Most inputs, focal rows and sources of a Gaussian process: its cost grows with the cube of the focal rows.
 PROCESS_INPUTS, PROCESS_ROWS, PROCESS_SOURCES = 60, 1500, 512
-#: Kernels whose predictions are averaged, each learned from other rows. With one, errors are 1% larger, and another
-#: seed changes predictions more.
+#: Kernels with candidates in the average, each learned from other rows. With one, another seed changes predictions
+#: more; for a model of every domain it is enough.
 KERNELS = 2
 
 
@@ -167,8 +167,9 @@ def process_maps(rows: Mapping[str, Rows], settings: Any, *, every: bool = False
     if len(parts) > 1 and all(len(np.unique(np.float32(part.y))) <= 2 for part in parts):
         return None
     _units(parts)
-    # A kernel is learned from some of the rows; where there are more, the mean of two is less a matter of the draw.
-    draws = range(1 if sum(len(part.y) for part in parts) <= KERNEL_ROWS else KERNELS)
+    # A kernel is learned from some of the rows; where there are more, the mean over two is less a matter of the draw.
+    several = not every and sum(len(part.y) for part in parts) > KERNEL_ROWS
+    draws = range(KERNELS if several else 1)
     kinds = [("kernel" if len(draws) == 1 else f"kernel {draw + 1}", draw, True) for draw in draws]
     if len(parts) > 1:
         kinds.append(("lines", 0, False))
