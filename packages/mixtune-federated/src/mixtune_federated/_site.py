@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -437,6 +438,29 @@ class Site:
                 context = masks.share_context(study, first, name, self.key.name)
                 found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
         return found
+
+
+def answer_request(content: bytes, settings: Values) -> Values:
+    """What a member's node replies: a file, a refusal with its reason, or nothing where the request is for others.
+
+    ``settings`` are paths of ``study``, ``data``, ``key`` and maybe ``policy``, and maybe ``identifier``, a column. The
+    ledger is beside the key.
+    """
+    name = Path(str(settings.get("key", "a node without a key"))).stem
+    try:
+        if lacking := [each for each in ("study", "data", "key") if each not in settings]:
+            raise DataError(f"the node config has no {checks.quoted(lacking)}; start the node with --node-config")
+        request, key = read_message(content), Key.load(settings["key"])
+        name = key.name
+        if name not in request.header["recipients"]:
+            return {}
+        policy = Policy.load(settings["policy"]) if "policy" in settings else Policy()
+        ledger = Ledger(Path(settings["key"]).with_suffix(".ledger"))
+        study, identifier = Study.load(settings["study"]), settings.get("identifier")
+        site = Site(study, settings["data"], key, policy, ledger=ledger, identifier=identifier)
+        return {"file": site.answer(request).content}
+    except MixtuneError as error:
+        return {"refused": str(error), "name": name}
 
 
 def _run_of(request: Message, spec: Values) -> str:
