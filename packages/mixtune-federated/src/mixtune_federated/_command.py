@@ -57,7 +57,7 @@ _NEW_KEY_HELP = "Where to write the new key; by default NAME.key in the folder o
 _CHECK_HELP = "Check these rows against the study and the default policy."
 _IDENTIFIER_HELP = "The column that says whose a row is; it stays here, and people are counted by it."
 _LEDGER_HELP = "Record of past releases; by default NAME.ledger in the folder of the study."
-_ANSWERS_HELP = "The answers, .mxf; requests beside them are found."
+_MESSAGES_HELP = "The requests and answers so far, .mxf."
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,9 @@ def study_check(
 @federate.command()
 def ask(
     study: StudyFile,
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The answers so far, .mxf.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="The requests and answers so far, .mxf.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where to write the request.")] = Path("q.mxf"),
     focal: Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")] = None,
     key: KeyFile = None,
@@ -290,7 +292,7 @@ def inspect_message(
 @federate.command()
 @reading.with_groups
 def combine(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_ANSWERS_HELP)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_MESSAGES_HELP)],
     focal: FocalRows,
     own: StudyFiles,
     result: ResultOptions,
@@ -367,7 +369,7 @@ def simulate(
                 refused = {name: reply["refused"] for name, reply in told.items() if "refused" in reply}
                 return [read_message(reply["file"]) for reply in told.values() if "file" in reply], refused
 
-            messages = coordinator.run(exchange, require_all=result.require_all)
+            messages = coordinator.run(exchange)
         combined = coordinator.combine(messages, require_all=result.require_all)
         step("Comparing with the pooled computation")
         seconds = time.perf_counter() - begin
