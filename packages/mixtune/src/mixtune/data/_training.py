@@ -27,7 +27,15 @@ from mixtune.data._domains import Domains, check_single_file, label_codes, split
 from mixtune.data._encoder import MISSING, DateColumn, Encoded, LevelColumn, NumberColumn, TableEncoder
 from mixtune.data._gaps import without_gaps
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
-from mixtune.data._leaks import Suspect, copied_note, findings_first, leak_notes, repeat_notes
+from mixtune.data._leaks import (
+    Suspect,
+    copied_note,
+    domain_parts,
+    findings_first,
+    leak_notes,
+    repeat_notes,
+    shared_notes,
+)
 from mixtune.data._parse_column import (
     Fault,
     inexact_integer,
@@ -207,7 +215,7 @@ def read_training(
         domains, encoder, lacking = without_gaps(domains, encoder)
         notes += lacking
     remarks = findings_first((*notes, *inferred[1], *_domain_notes(domains, encoder)))
-    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder), *remarks))
+    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder, every=every), *remarks))
 
 
 def read_new(
@@ -678,8 +686,10 @@ def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     return notes
 
 
-def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
+def finding_notes(domains: Domains, encoder: TableEncoder, *, every: bool = False) -> list[Note]:
     """Say which columns give the target away, and which focal rows stand in sources, too.
+
+    Where ``every`` domain is predicted for, no rows are focal: the rows of each are looked at.
 
     Examples
     --------
@@ -691,11 +701,13 @@ def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     """
     members = [domains.focal_domain, *domains.sources]
     X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
-    focal = np.arange(len(y)) < members[0].n_rows
+    names = [each.name for each in members]
+    codes = np.repeat(np.arange(len(members)), [each.n_rows for each in members])
+    looked_at = domain_parts(codes, names) if every else {"the focal rows": codes == 0}
     target, classes = encoder.target.name, encoder.target.classes is not None
     rows = [(np.asarray(each.X), np.asarray(each.y)) for each in members]
-    notes = leak_notes(list(_suspects(encoder, X)), y, focal, classes=classes, target=target)
-    return notes + repeat_notes(rows, [each.name for each in members])
+    notes = leak_notes(list(_suspects(encoder, X)), y, looked_at, classes=classes, target=target)
+    return notes + (shared_notes if every else repeat_notes)(rows, names)
 
 
 def _suspects(encoder: TableEncoder, X: Any) -> Iterator[Suspect]:

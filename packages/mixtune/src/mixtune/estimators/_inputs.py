@@ -36,6 +36,7 @@ from mixtune.data import (
     check_pair,
     check_weight,
     column_difference,
+    domain_parts,
     findings_first,
     is_table,
     known_frame,
@@ -46,6 +47,7 @@ from mixtune.data import (
     repeat_notes,
     rows_by_label,
     same_labels,
+    shared_notes,
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Rows
@@ -350,25 +352,46 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
     Returns the warnings, and what is found of columns that give the targets away and of rows that stand twice; columns
     are named by their places here.
     """
-    return _finding_notes(domains) + _units_notes(domains)
+    names = [f"source {number}" for number in range(len(domains))]
+    return (
+        *_leak_notes(domains),
+        *repeat_notes([(rows.X, rows.targets) for rows in domains], names),
+        *_units_notes(domains),
+    )
 
 
-def _finding_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
+def every_notes(rows: Mapping[str, Rows], columns: Sequence[str] | None) -> tuple[Note, ...]:
+    """What is found of columns that give the targets away and of rows that stand in more than one domain.
+
+    Parameters
+    ----------
+    rows
+        Of every domain, none of which is the focal one.
+    columns
+        Their names, if they have any.
+    """
+    notes = _leak_notes(tuple(rows.values()), list(rows))
+    notes += tuple(shared_notes([(part.X, part.targets) for part in rows.values()], list(rows)))
+    return named_notes(notes, columns, list(rows))
+
+
+def _leak_notes(domains: Sequence[Rows], names: Sequence[str] | None = None) -> tuple[Note, ...]:
+    """Columns that give the targets away, in all rows or in the focal ones, or in those of each domain named."""
     # Some rows are enough to tell, however many there are.
     step = max(1, sum(len(rows.y) for rows in domains[1:]) // MOST_LOOKED_AT)
     some = [_evenly(domains[0].X, MOST_LOOKED_AT), *(rows.X[::step] for rows in domains[1:])]
     targets = np.concatenate(
         [_evenly(domains[0].targets, MOST_LOOKED_AT), *(rows.targets[::step] for rows in domains[1:])]
     )
-    X, focal = np.concatenate(some), np.arange(len(targets)) < len(some[0])
+    X, codes = np.concatenate(some), np.repeat(np.arange(len(some)), list(map(len, some)))
+    looked_at = {"the focal rows": codes == 0} if names is None else domain_parts(codes, names)
     # A classifier has a column of 1 and -1 for each class.
     classes = bool(np.all(np.abs(targets) == 1))
     outputs = label_codes_of(targets).astype(np.float64)[:, None] if classes else targets
     suspects = list(numeric_suspects(X, range(X.shape[1])))
     about: dict[str, Any] = {"classes": classes, "target": "y", "fixes": False}
-    notes = [note for output in outputs.T for note in leak_notes(suspects, output, focal, **about)]
-    names = [f"source {number}" for number in range(len(domains))]
-    return tuple(dict.fromkeys((*notes, *repeat_notes([(rows.X, rows.targets) for rows in domains], names))))
+    notes = [note for output in outputs.T for note in leak_notes(suspects, output, looked_at, **about)]
+    return tuple(dict.fromkeys(notes))
 
 
 def _units_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:

@@ -65,7 +65,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
     regressors_ : tuple of MultiDomainRegressor
         The fitted scores: of the second class where there are two, else of every class.
     notes_ : tuple of str
-        Fallbacks that were used.
+        Columns that almost determine the class and rows that stand more than once, which come first; and fallbacks
+        that were used.
 
     Examples
     --------
@@ -196,7 +197,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     @property
     def notes_(self) -> tuple[str, ...]:
-        """Fallbacks that were used."""
+        """Findings of leaks and repeats, and fallbacks that were used."""
         return self._known.notes_
 
     @property

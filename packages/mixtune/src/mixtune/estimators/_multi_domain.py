@@ -42,11 +42,19 @@ from mixtune.choice import (
     scattered,
     transfer_gain,
 )
-from mixtune.data import frame_of
+from mixtune.data import findings_first, frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import column_names
-from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
+from mixtune.estimators._inputs import (
+    Labels,
+    check_domains,
+    check_new,
+    every_notes,
+    map_after_encoding,
+    read_focal,
+    split_labels,
+)
 from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._saving import Savable, savable
@@ -327,6 +335,7 @@ def learn_every(
         what = "feature maps were made and " * (maps is not None) + "models were validated"
     notes = _row_notes(rows, counts) + notes + (() if maps is None else maps.notes)
     notes += fits.sample_note(kept.sampled, what, "each domain") + fits.repeats_note(distinct, places)
+    notes = findings_first((*every_notes(kept.rows, columns), *notes))
     return Learned(kept, rows, prepared, counts, maps, low, high, heads, found, notes)
 
 
@@ -557,7 +566,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     n_validation_sources_ : array (N,)
         How many other domains took the focal role for the weights of a domain's candidates.
     notes_ : tuple of str
-        Fallbacks that were used.
+        Columns that almost determine the target and rows that stand more than once, which come first; and fallbacks
+        that were used.
 
     Notes
     -----
