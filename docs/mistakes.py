@@ -403,7 +403,7 @@ def _of_training() -> Iterator[Mistake]:
     yield Mistake(
         where,
         "a column far from zero",
-        lambda _: fit_table({**sales(), "size": [1e12 + size for size in sales()["size"]]}, **ROLES),
+        lambda _: fit_table({**sales(), "size": [1e14 + size for size in sales()["size"]]}, **ROLES),
         ('"size"', "subtract a constant"),
     )
     yield Mistake(
@@ -636,7 +636,7 @@ def _of_arrays() -> Iterator[Mistake]:
     yield Mistake(
         where,
         "a column far from zero",
-        lambda _: RegretOptimalRegressorCV().fit(X + np.array([0.0, 1e12]), y),
+        lambda _: RegretOptimalRegressorCV().fit(X + np.array([0.0, 1e14]), y),
         ("column 1", "subtract a constant"),
     )
 

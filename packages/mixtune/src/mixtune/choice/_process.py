@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_triangular
 
-from mixtune.arrays import Floats, Integers
+from mixtune.arrays import EPSILON, Floats, Integers
 from mixtune.choice._choose import by_content, content_order
 from mixtune.choice._families import USED, Fits, Label, Memo, Prior
 from mixtune.choice._kernel_evidence import learn_kernel
@@ -37,6 +37,10 @@ ALL_SOURCE_ROWS, BLOCK_ROWS = 6000, 500
 LARGEST_SCALE_RATIO = 20.0
 #: Source targets are moved to within so many robust standard deviations of their median: gross errors.
 LARGEST_TARGET = 15.0
+#: Targets that vary by less than this part of the largest are constant.
+ROUNDED = 64 * EPSILON
+#: Sources with a smaller part of the common function than this, relative to the largest, have no sign.
+NO_FUNCTION = 1e-9
 #: Rows that the sign of a source is told from.
 SIGN_ROWS = 200
 #: While the kernel is learned, domains differ in level by at most so many units, and in scale by this factor.
@@ -147,9 +151,14 @@ def _drawn(rows: Rows, units: InputUnits, total: int, rng: np.random.Generator) 
     return rows.part(ordered[rng.permutation(len(rows.y))[:most]])
 
 
+def _deviation(y: Floats) -> float:
+    """The standard deviation of targets; 0 where they differ by rounding only, which must not become a scale."""
+    return float(np.std(y)) if np.ptp(y) > ROUNDED * np.max(np.abs(y)) else 0.0
+
+
 def _typical_deviation(targets: Sequence[Floats]) -> float:
     """The geometric mean, over rows, of the standard deviations within domains."""
-    deviations = np.array([np.std(y) for y in targets])
+    deviations = np.array([_deviation(y) for y in targets])
     counts = np.array([len(y) for y in targets], dtype=np.float64)
     varies = deviations > 0
     return float(np.exp(np.average(np.log(deviations[varies]), weights=counts[varies]))) if varies.any() else 1.0
@@ -162,12 +171,12 @@ def _aligned(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> tuple[l
     the focal ones are brought to their level and scale: they inform about the shape of the function only.
     """
     signs = _signs(focal, sources, units)
-    mean, scale = float(np.mean(focal.y)), float(np.std(focal.y))
+    mean, scale = float(np.mean(focal.y)), _deviation(focal.y)
     if scale == 0 and sources:
-        scale = float(np.median([np.std(rows.y) for rows in sources]))
+        scale = float(np.median([_deviation(rows.y) for rows in sources]))
     targets = [focal.y]
     for sign, rows in zip(signs, sources):
-        own_mean, own_scale = float(np.mean(rows.y)), float(np.std(rows.y))
+        own_mean, own_scale = float(np.mean(rows.y)), _deviation(rows.y)
         reflected = own_mean + sign * (rows.y - own_mean)
         if own_scale > 0 and scale > 0 and abs(np.log(own_scale / scale)) > np.log(LARGEST_SCALE_RATIO):
             reflected = mean + (reflected - own_mean) * (scale / own_scale)
@@ -191,9 +200,11 @@ def _signs(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> Floats:
     common = Coordinates(*(np.concatenate(axis)[:: max(len(sources) // 2, 1)] for axis in zip(*places)))
     functions = np.array([_own_function(rows, units, common) for rows in parts])
     loadings, _, directions = np.linalg.svd(functions, full_matrices=False)
-    signs = np.where(loadings[:, 0] < 0, -1.0, 1.0)
+    # Sources of one row, or with equal targets, have no function: rounding would decide their sign.
+    leading = loadings[:, 0]
+    signs = np.sign(leading) * (np.abs(leading) > NO_FUNCTION * np.abs(leading).max())
     majority = float(signs.sum()) or float(directions[0] @ _own_function(focal, units, common))
-    return -signs if majority < 0 else signs
+    return np.where((-signs if majority < 0 else signs) < 0, -1.0, 1.0)
 
 
 def _own_function(rows: Rows, units: InputUnits, common: Coordinates) -> Floats:
@@ -202,7 +213,7 @@ def _own_function(rows: Rows, units: InputUnits, common: Coordinates) -> Floats:
     lengths = np.full(width, 1.5 * width**0.5)
     kernel = DomainKernel(lengths, lengths, np.zeros(width), 1.0, 1.0, 0.0, 0.0, 0.0, 1.0)
     covariance = kernel.shared(places, places) + np.eye(len(rows.y))
-    centred = (rows.y - rows.y.mean()) / (np.std(rows.y) or 1.0)
+    centred = (rows.y - rows.y.mean()) / (_deviation(rows.y) or 1.0)
     function = kernel.shared(common, places) @ np.linalg.solve(covariance, centred)
     return np.asarray(function - function.mean())
 
@@ -216,7 +227,7 @@ def _learned_kernel(
     """
     chosen = [(0, rng.permutation(first)[: int(KERNEL_ROWS * FOCAL_PART)])]
     # A source whose target is constant would teach that there is no noise.
-    varying = [k for k in 1 + rng.permutation(len(targets) - 1) if np.ptp(targets[k]) > 0]
+    varying = [k for k in 1 + rng.permutation(len(targets) - 1) if _deviation(targets[k]) > 0]
     for k in varying:
         free = KERNEL_ROWS - sum(len(index) for _, index in chosen)
         chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS, free)]))
@@ -227,7 +238,7 @@ def _learned_kernel(
 
 def _common_scale(targets: Floats) -> Floats:
     """Targets of a domain, with a level and a scale that are not too far from those of the others."""
-    mean, scale = float(np.mean(targets)), float(np.std(targets))
+    mean, scale = float(np.mean(targets)), _deviation(targets)
     inside = np.clip(scale, 1 / KERNEL_SCALE, KERNEL_SCALE)
     factor = inside / scale if scale > 0 else 1.0
     return np.clip(mean, -KERNEL_LEVEL, KERNEL_LEVEL) + (targets - mean) * factor

@@ -65,9 +65,10 @@ MAPPED_BYTES = 2**26
 #: Columns differ if their means are more than FAR spreads apart or, where the focal rows are standardised, if their
 #: spreads differ by more than the factor WIDER. Targets differ if their spreads do by more than OTHER_UNITS.
 FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
-#: Columns of curves and targets must be nearer to 0 than this many of their spreads, unless these are rounding; and
-#: squares of squares of larger numbers are beyond float64.
-FARTHEST, CONSTANT, LARGEST_SQUARED = 1e8, 1e-14, 1e75
+#: Columns of curves and targets must be nearer to 0 than this many of their spreads, or they have too few digits left;
+#: with spreads below the second part of their size they are constant. Squares of squares of larger numbers than the
+#: third are beyond float64.
+FARTHEST, CONSTANT, LARGEST_SQUARED = 1e13, 1e-14, 1e75
 #: So many focal rows, and rows of sources, are looked at to find columns that give the target away.
 MOST_LOOKED_AT = 4000
 #: Columns of curves must vary by less than this, and by more than its inverse.
@@ -75,7 +76,7 @@ LARGEST_CURVED = 1e150
 #: Fewest rows that units are compared for; means and spreads of standardised columns are 0 and 1 to this tolerance.
 FEWEST, STANDARD = 5, 1e-6
 #: Spreads below this fraction of the largest number are rounding.
-ROUNDED = 1e-9
+ROUNDED = 1e-13
 
 
 class Source(NamedTuple):
@@ -647,10 +648,10 @@ def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
 
     Examples
     --------
-    >>> check_near_zero(np.array([[1e12], [1e12 + 1]]), None, ['"time"'])
+    >>> check_near_zero(np.array([[1e13], [1e13 + 1]]), None, ['"time"'])
     Traceback (most recent call last):
         ...
-    mixtune.errors.DataError: column "time" of X lies about 2e+12 of its spreads from 0, which leaves no digits for its curves; subtract a constant from it, such as its mean, here and in rows to predict
+    mixtune.errors.DataError: column "time" of X lies about 2e+13 of its spreads from 0, which leaves it less than three digits; subtract a constant from it, such as its mean, here and in rows to predict
     """  # noqa: E501
     targets = [] if y is None else [("y", column) for column in y.reshape(len(y), -1).T]
     for what, values in (*((f"column {name} of X", column) for name, column in zip(names, X.T)), *targets):
@@ -661,7 +662,7 @@ def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
             finding = f"{what} varies by {spread:.3g}, so that its non-linear features would be beyond float64"
             raise DataError(f"{finding}; rescale it, or pass feature_map=None for a linear model")
         if (spreads := _from_zero(values)) > FARTHEST:
-            finding = f"{what} lies about {spreads:.0e} of its spreads from 0, which leaves no digits for its curves"
+            finding = f"{what} lies about {spreads:.0e} of its spreads from 0, which leaves it less than three digits"
             raise DataError(f"{finding}; subtract a constant from it, such as its mean, here and in rows to predict")
 
 
