@@ -636,7 +636,7 @@ def _of_arrays() -> Iterator[Mistake]:
     yield Mistake(
         where,
         "a column far from zero",
-        lambda _: RegretOptimalRegressorCV().fit(X + np.array([0.0, 1e14]), y),
+        lambda _: RegretOptimalRegressorCV().fit(X + np.array([0.0, 2e13]), y),
         ("column 1", "subtract a constant"),
     )
 
