@@ -167,8 +167,7 @@ def files(**tables: Table) -> Callable[[Path], Any]:
 
     def make(folder: Path) -> Any:
         paths = [write(folder / f"{name}.csv", table) for name, table in tables.items()]
-        read_training(paths, target="price")
-        return ()
+        return read_training(paths, target="price").notes
 
     return make
 
@@ -213,8 +212,12 @@ def _of_files() -> Iterator[Mistake]:
         return read_training(folder / "s.xls", **ROLES)
 
     yield Mistake(where, "an old Excel file", old, ("s.xls", "save it as"))
+    renamed = {**without("rooms"), "room": sales()["rooms"]}
     yield Mistake(
-        where, "files with other columns", files(north=sales(), south=without("rooms")), ('"rooms"', "ignore")
+        where, "a column of another name in a file", files(north=sales(), south=renamed), ('"rooms"', "ignore")
+    )
+    yield Mistake(
+        where, "a column that a file lacks", files(north=sales(), south=without("rooms")), ('"rooms"', "south.csv")
     )
     yield Mistake(
         where,
