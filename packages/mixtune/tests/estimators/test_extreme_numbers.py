@@ -172,6 +172,22 @@ def test_weights_are_finite_or_the_column_is_named(scale, shift, make):
             plain, plain[:, 0], sources={"b": (masked, plain[:, 0])}
         ),
         lambda masked, plain: MultiDomainRegressor(None).fit(masked, plain[:, 0], domain=["a", "b"] * 10),
+        lambda masked, plain: RegretOptimalRegressorCV(None).fit(plain, plain[:, 0]).score(plain, masked[:, 0]),
+        lambda masked, plain: (
+            RegretOptimalClassifierCV(None)
+            .fit(plain, plain[:, 0] > 0)
+            .score(plain, plain[:, 0] > 0, sample_weight=np.ma.abs(masked[:, 1]))
+        ),
+        lambda masked, plain: (
+            MultiDomainRegressor(None)
+            .fit(plain, plain[:, 0], domain=["a", "b"] * 10)
+            .score(plain, masked[:, 0], domain=["a", "b"] * 10)
+        ),
+        lambda masked, plain: (
+            MultiDomainClassifier(None)
+            .fit(plain, plain[:, 0] > 0, domain=["a", "b"] * 10)
+            .score(plain, masked[:, 0] > 0, domain=["a", "b"] * 10)
+        ),
         lambda masked, plain: Moments.from_rows(masked, plain[:, 0]),
         lambda masked, plain: Moments.from_rows(plain, masked[:, 0]),
         lambda masked, plain: Moments.from_groups(masked, plain[:, 0], [5, 15]),

@@ -255,6 +255,15 @@ def test_times_of_several_zones_are_the_same_in_any_order(tmp_path):
                 np.testing.assert_allclose(single, expected[:4], atol=1e-9)
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_scalars_of_numpy_are_read_like_those_of_python(model, unit):
+    days = [np.datetime64("2021-07-01", unit), datetime.date(2021, 7, 2)]
+    rows = changed(day=days, size=[np.float64(5.0), np.int64(5)])
+    expected = model.predict(changed(day=["2021-07-01", "2021-07-02"]))
+    np.testing.assert_array_equal(model.predict(rows), expected)
+    np.testing.assert_allclose(model.predict(changed(day=days[:1])), expected[:1], rtol=1e-12)
+
+
 def test_times_without_a_zone_among_others_are_told():
     moments = [f"2021-01-{day:02d}T{day % 24:02d}:00:00" for day in range(1, 31)]
     times = [moment + ("+02:00" if k > 2 else "") for k, moment in enumerate(moments)]

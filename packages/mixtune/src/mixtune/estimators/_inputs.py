@@ -719,6 +719,20 @@ def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
     return X
 
 
+def check_scored(y: Any, sample_weight: Any) -> None:
+    """Refuse masked targets and weights to score, of which scikit-learn would take what is behind the mask.
+
+    Examples
+    --------
+    >>> check_scored(np.ma.array([1.0, 2.0], mask=[False, True]), None)
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: y has 1 masked value; fill or drop these rows
+    """
+    check_unmasked(y, "y")
+    check_unmasked(sample_weight, "sample_weight")
+
+
 def check_new(model: BaseEstimator, X: Any) -> Floats:
     """Validated rows to predict; they must have the columns that the model was fitted to."""
     with _within_bounds("X"):

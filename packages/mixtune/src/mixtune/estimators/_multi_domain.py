@@ -50,6 +50,7 @@ from mixtune.estimators._inputs import (
     Labels,
     check_domains,
     check_new,
+    check_scored,
     every_notes,
     map_after_encoding,
     read_focal,
@@ -705,6 +706,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> float:
         """The coefficient of determination R^2 over all rows."""
+        check_scored(y, sample_weight)
         return float(r2_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
 
     def summary_columns(self) -> dict[str, Any]:
