@@ -314,3 +314,32 @@ def test_the_command_line_names_what_every_domain_shares(tmp_path):
         told[0].replace("--ignore copy", 'ignore="copy"'),
         told[1],
     ]
+
+
+def test_streams_of_every_domain_say_so(tmp_path):
+    _, a, b, y = drawn()
+    site = np.repeat(["p", "q"], ROWS // 2)
+    # The largest domain is not the focal one: what leaks in "q" alone is found, too.
+    copy = np.where(site == "q", y**2, noise(1))
+    path = write_rows(tmp_path / "data.csv", ["site", "a", "b", "copy", "y"], list(zip(site, a, b, copy, y)))
+    told = as_json("fit", path, "--target", "y", "--domain", "site", "--all", "--linear", "--stream")["findings"]
+    assert len(told) == 1
+    assert told[0].startswith('column "copy" almost determines "y" in the rows of "q"')
+
+
+def test_small_domains_are_not_looked_at_one_by_one():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, 1)), rng.standard_normal(400)
+    site = np.repeat([f"s{k}" for k in range(20)], 20)
+    # Of many small domains, a step is at the level of the targets in some by chance.
+    X[:20, 0] = y[:20] > np.median(y[:20])
+    assert MultiDomainRegressor(None).fit(X, y, domain=site).notes_ == ()
+
+
+def test_findings_come_before_other_notes():
+    model, X, _, target, site = every_domain("numbers")
+    X = np.vstack([X, X[:30], [[0.0, 0.0, 0.0]]])
+    target, site = np.append(target, [*target[:30], 0.0]), np.append(site, [*site[:30], "single"])
+    repeated, single = model.fit(X, target, domain=site).notes_
+    assert repeated.startswith('30 rows repeat others of "x"')
+    assert single.startswith("1 domain has one row only")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -234,3 +236,12 @@ def test_sources_with_one_value_each_have_no_sign_that_rounding_could_decide(see
     expected = run(np.arange(40))
     np.testing.assert_allclose(run(rng.permutation(40)), expected, atol=1e-8)
     np.testing.assert_allclose(run(np.arange(40), 2.0**20), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["landmarks", "own_landmarks"])
+def test_landmarks_beyond_float64_are_refused(name):
+    kernel = RegretOptimalRegressorCV().fit(*rows()).feature_map_
+    forged = getattr(kernel, name).copy()
+    forged[0, 0] = 1e308
+    with pytest.raises(DataError, match="too far from its units; save the model again"):
+        replace(kernel, **{name: forged})

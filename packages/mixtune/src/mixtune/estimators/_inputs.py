@@ -361,7 +361,7 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
     )
 
 
-def every_notes(rows: Mapping[str, Rows], columns: Sequence[str] | None) -> tuple[Note, ...]:
+def every_notes(rows: Mapping[str, Rows], columns: Sequence[str] | None) -> tuple[str, ...]:
     """What is found of columns that give the targets away and of rows that stand in more than one domain.
 
     Parameters
@@ -371,9 +371,9 @@ def every_notes(rows: Mapping[str, Rows], columns: Sequence[str] | None) -> tupl
     columns
         Their names, if they have any.
     """
-    notes = _leak_notes(tuple(rows.values()), list(rows))
-    notes += tuple(shared_notes([(part.X, part.targets) for part in rows.values()], list(rows)))
-    return named_notes(notes, columns, list(rows))
+    leaks = _leak_notes(tuple(rows.values()), list(rows))
+    shared = shared_notes([(part.X, part.targets) for part in rows.values()], list(rows))
+    return named_notes((*leaks, *shared), columns, list(rows))
 
 
 def _leak_notes(domains: Sequence[Rows], names: Sequence[str] | None = None) -> tuple[Note, ...]:

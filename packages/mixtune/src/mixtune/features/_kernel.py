@@ -183,6 +183,11 @@ class KernelFeatures:
         positive = (self.units.deviation, self.units.spread, self.kernel.lengths, self.kernel.own_lengths)
         if any(np.any(values <= 0) for values in positive):
             raise DataError("units and lengths of a kernel must be positive; save the model again")
+        with np.errstate(all="ignore"):
+            places = [self.units(rows) for rows in (self.landmarks, self.own_landmarks)]
+            sizes = [np.sum(np.square(part)) for each in places for part in each]
+        if not np.all(np.isfinite(sizes)):
+            raise DataError("the landmarks of a kernel lie too far from its units; save the model again")
 
     @property
     def n_inputs(self) -> int:
