@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_triangular
 
-from mixtune.arrays import Floats, Integers
+from mixtune.arrays import EPSILON, Floats, Integers
 from mixtune.choice._choose import by_content, content_order
 from mixtune.choice._families import USED, Fits, Label, Memo, Prior
 from mixtune.choice._kernel_evidence import OWN_SLOPE, VARIANCES, Deviation, learn_deviations, learn_kernel
@@ -44,6 +44,10 @@ ALL_SOURCE_ROWS, BLOCK_ROWS = 6000, 500
 LARGEST_SCALE_RATIO = 20.0
 #: Source targets are moved to within so many robust standard deviations of their median: gross errors.
 LARGEST_TARGET = 15.0
+#: Targets that vary by less than this part of the largest are constant.
+ROUNDED = 64 * EPSILON
+#: Sources with a smaller part of the common function than this, relative to the largest, have no sign.
+NO_FUNCTION = 1e-9
 #: Rows that the sign of a source is told from.
 SIGN_ROWS = 200
 #: The variance of a level, or of a scale, of which nothing is assumed.
@@ -309,9 +313,14 @@ def _drawn(rows: Rows, units: InputUnits, total: int, rng: np.random.Generator) 
     return rows.part(ordered[rng.permutation(len(rows.y))[:most]])
 
 
+def _deviation(y: Floats) -> float:
+    """The standard deviation of targets; 0 where they differ by rounding only, which must not become a scale."""
+    return float(np.std(y)) if np.ptp(y) > ROUNDED * np.max(np.abs(y)) else 0.0
+
+
 def _typical_deviation(targets: Sequence[Floats]) -> float:
     """The geometric mean, over rows, of the standard deviations within domains."""
-    deviations = np.array([np.std(y) for y in targets])
+    deviations = np.array([_deviation(y) for y in targets])
     counts = np.array([len(y) for y in targets], dtype=np.float64)
     varies = deviations > 0
     return float(np.exp(np.average(np.log(deviations[varies]), weights=counts[varies]))) if varies.any() else 1.0
@@ -323,9 +332,10 @@ def _aligned(focal: Rows | None, sources: Sequence[Rows], units: InputUnits) -> 
     Sources of the opposite sign are reflected about their mean. Those whose targets vary very much more or less are
     brought to the level and scale of the others: they inform about the shape of the function only.
     """
-    means, scales = (np.array([float(moment(rows.y)) for rows in sources]) for moment in (np.mean, np.std))
+    means = np.array([float(np.mean(rows.y)) for rows in sources])
+    scales = np.array([_deviation(rows.y) for rows in sources])
     mean = float(np.median(means)) if focal is None else float(np.mean(focal.y))
-    scale = 0.0 if focal is None else float(np.std(focal.y))
+    scale = 0.0 if focal is None else _deviation(focal.y)
     if scale == 0 and np.any(scales > 0):
         scale = float(np.median(scales[scales > 0]))
     aligned = []
@@ -356,11 +366,13 @@ def _signs(focal: Rows | None, sources: Sequence[Rows], units: InputUnits) -> Fl
     common = Coordinates(*(np.concatenate(axis)[:: max(len(sources) // 2, 1)] for axis in zip(*places)))
     functions = np.array([_own_function(rows, units, common) for rows in parts])
     loadings, _, directions = np.linalg.svd(functions, full_matrices=False)
-    signs = np.where(loadings[:, 0] < 0, -1.0, 1.0)
+    # Sources of one row, or with equal targets, have no function: rounding would decide their sign.
+    leading = loadings[:, 0]
+    signs = np.sign(leading) * (np.abs(leading) > NO_FUNCTION * np.abs(leading).max())
     majority = float(signs.sum())
     if majority == 0 and focal is not None:
         majority = float(directions[0] @ _own_function(focal, units, common))
-    return -signs if majority < 0 else signs
+    return np.where((-signs if majority < 0 else signs) < 0, -1.0, 1.0)
 
 
 def _own_function(rows: Rows, units: InputUnits, common: Coordinates) -> Floats:
@@ -369,7 +381,7 @@ def _own_function(rows: Rows, units: InputUnits, common: Coordinates) -> Floats:
     lengths = np.full(width, 1.5 * width**0.5)
     kernel = DomainKernel(lengths, lengths, np.zeros(width), 1.0, 1.0, 0.0, 0.0, 0.0, 1.0)
     covariance = kernel.shared(places, places) + np.eye(len(rows.y))
-    centred = (rows.y - rows.y.mean()) / (np.std(rows.y) or 1.0)
+    centred = (rows.y - rows.y.mean()) / (_deviation(rows.y) or 1.0)
     function = kernel.shared(common, places) @ np.linalg.solve(covariance, centred)
     return np.asarray(function - function.mean())
 
@@ -386,7 +398,7 @@ def _learned_kernel(
     chosen = [] if first is None else [(0, rng.permutation(first)[: int(KERNEL_ROWS * FOCAL_PART)])]
     # A source whose target is constant would teach that there is no noise.
     sources = known + rng.permutation(len(targets) - known)
-    varying = [k for k in sources if np.ptp(targets[k]) > 0]
+    varying = [k for k in sources if _deviation(targets[k]) > 0]
     for k in varying if chosen or varying else sources:
         free = KERNEL_ROWS - sum(len(index) for _, index in chosen)
         chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS if known else COMMON_ROWS, free)]))
@@ -411,7 +423,7 @@ def _learned_deviations(
     The lengths, and all that concerns the shared function, stay as they are.
     """
     kernel = features.kernel
-    varying = [rows for rows in sources if np.ptp(rows.targets) > 0]
+    varying = [rows for rows in sources if _deviation(rows.targets) > 0]
     if len(focal) + len(varying) < FEWEST_DEVIATING:
         return kernel
     used = [replace(rows, targets=_common_scale(rows.targets)) for rows in varying[:DEVIATING_DOMAINS]]
@@ -431,7 +443,7 @@ def _learned_deviations(
 
 def _common_scale(targets: Floats) -> Floats:
     """Targets of a domain, with a level and a scale that are not too far from those of the others."""
-    mean, scale = float(np.mean(targets)), float(np.std(targets))
+    mean, scale = float(np.mean(targets)), _deviation(targets)
     inside = np.clip(scale, 1 / KERNEL_SCALE, KERNEL_SCALE)
     factor = inside / scale if scale > 0 else 1.0
     return np.clip(mean, -KERNEL_LEVEL, KERNEL_LEVEL) + (targets - mean) * factor

@@ -33,6 +33,7 @@ from mixtune.estimators._inputs import (
     apart_notes,
     as_sources,
     check_new,
+    check_scored,
     encoded_sources,
     map_after_encoding,
     named_notes,
@@ -117,6 +118,11 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         focal = self._read_focal(X, y, sample_weight, reset=True)
         self._learn(focal, encoded_sources(self, given))
         return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination R^2 of predictions for rows."""
+        check_scored(y, sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictions for rows of the focal domain, and their standard deviations if asked for.

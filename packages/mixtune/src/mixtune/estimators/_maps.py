@@ -164,7 +164,7 @@ def process_maps(rows: Mapping[str, Rows], settings: Any, *, every: bool = False
         return None
     # Of classes, squared errors say little: probabilities are better from the other maps. Means over rows that repeat
     # are whole up to rounding.
-    if len(parts) > 1 and all(len(np.unique(np.float32(part.y))) <= 2 for part in parts):
+    if len(parts) > 1 and all(_two_valued(part.y) for part in parts):
         return None
     _units(parts)
     # A kernel is learned from some of the rows; where there are more, the mean over two is less a matter of the draw.
@@ -191,6 +191,11 @@ def process_maps(rows: Mapping[str, Rows], settings: Any, *, every: bool = False
         feature_map = Clipped(feature_map, *feature_range(tuple(parts)))
     mapped = tuple(Rows(np.asarray(feature_map.transform(part.X)), part.y, part.sample_weight) for part in parts)
     return Maps(feature_map, tuple(blocks), mapped, (), np.full(len(parts), -1), tuple(processes))
+
+
+def _two_valued(y: Floats) -> bool:
+    """Whether targets have two values at most, up to rounding beside their range."""
+    return len(np.unique(np.round((y - y.min()) / (float(np.ptp(y)) or 1.0), 6))) <= 2
 
 
 def _units(parts: Sequence[Rows]) -> Scaling:

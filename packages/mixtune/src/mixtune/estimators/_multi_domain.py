@@ -45,11 +45,20 @@ from mixtune.choice import (
     scattered,
     transfer_gain,
 )
-from mixtune.data import frame_of
+from mixtune.data import findings_first, frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import column_names
-from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
+from mixtune.estimators._inputs import (
+    Labels,
+    check_domains,
+    check_new,
+    check_scored,
+    every_notes,
+    map_after_encoding,
+    read_focal,
+    split_labels,
+)
 from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps, process_maps
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._saving import Savable, savable
@@ -356,6 +365,7 @@ def learn_every(
         what = "feature maps were made and " * (maps is not None) + "models were validated"
     notes = _row_notes(rows, counts) + notes + (() if maps is None else maps.notes)
     notes += fits.sample_note(kept.sampled, what, "each domain") + fits.repeats_note(distinct, places)
+    notes = findings_first((*every_notes(kept.rows, columns), *notes))
     return Learned(kept, rows, prepared, counts, maps, low, high, heads, found, notes)
 
 
@@ -586,7 +596,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     n_validation_sources_ : array (N,)
         How many other domains took the focal role for the weights of a domain's candidates.
     notes_ : tuple of str
-        Fallbacks that were used.
+        Columns that almost determine the target and rows that stand more than once, which come first; and fallbacks
+        that were used.
 
     Notes
     -----
@@ -729,6 +740,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> float:
         """The coefficient of determination R^2 over all rows."""
+        check_scored(y, sample_weight)
         return float(r2_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
 
     def summary_columns(self) -> dict[str, Any]:

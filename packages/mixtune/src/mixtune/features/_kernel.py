@@ -18,12 +18,14 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mixtune._registry import check_array, register
-from mixtune.arrays import Array, Floats, one_thread_for
+from mixtune.arrays import EPSILON, Array, Floats, one_thread_for
 from mixtune.errors import DataError
 from mixtune.features._base import through_numpy
 
 #: Added to the diagonal of covariances of landmarks, relative to their mean: rows that nearly repeat.
 JITTER = 1e-6
+#: Ranges below this part of the largest value are rounding.
+ROUNDED = 4 * EPSILON
 #: The interquartile range of a normal distribution with unit variance.
 NORMAL_RANGE = 1.349
 ROOT_5 = 5.0**0.5
@@ -63,14 +65,15 @@ class InputUnits:
     @classmethod
     def of(cls, X: Floats) -> InputUnits:
         """The units of rows; a column that does not vary, or mostly has one value, takes what it has."""
-        mean, deviation = X.mean(axis=0), X.std(axis=0)
-        deviation = np.where(deviation > 0, deviation, 1.0)
+        mean, deviation, least = X.mean(axis=0), X.std(axis=0), ROUNDED * np.abs(X).max(axis=0)
+        # Of equal numbers, the computed deviation need not be zero.
+        deviation = np.where(np.ptp(X, axis=0) > least, deviation, 1.0)
         # From above and from below, so that columns of the opposite sign have the same units.
         low, median, high = (
             (np.quantile(X, level, axis=0) - np.quantile(-X, 1 - level, axis=0)) / 2 for level in (0.25, 0.5, 0.75)
         )
         spread = (high - low) / NORMAL_RANGE
-        varies = spread > 0
+        varies = spread > least
         return cls(mean, deviation, np.where(varies, median, mean), np.where(varies, spread, deviation))
 
     def __call__(self, X: Floats) -> Coordinates:
@@ -184,6 +187,11 @@ class KernelFeatures:
         positive = (self.units.deviation, self.units.spread, self.kernel.lengths, self.kernel.own_lengths)
         if any(np.any(values <= 0) for values in positive):
             raise DataError("units and lengths of a kernel must be positive; save the model again")
+        with np.errstate(all="ignore"):
+            places = [self.units(rows) for rows in (self.landmarks, self.own_landmarks)]
+            sizes = [np.sum(np.square(part)) for each in places for part in each]
+        if not np.all(np.isfinite(sizes)):
+            raise DataError("the landmarks of a kernel lie too far from its units; save the model again")
 
     @property
     def n_inputs(self) -> int:
