@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from mixtune.arrays import Booleans, Floats
-from mixtune.choice._average import Judgement, TaskErrors, average, mean_products
+from mixtune.choice._average import PULL, Judgement, TaskErrors, average, least_error, mean_products
 from mixtune.choice._choose import Choice, Pool
 from mixtune.choice._families import USED, Fits
 from mixtune.choice._maps import FeatureBlock, MapAverage
@@ -155,21 +155,25 @@ def process_population(
 
     The arguments are those of :func:`choose_every_process`; residuals are by the function without that domain.
     """
-    heads = []
-    left_out = [np.zeros(len(rows.y)) for rows in domains]
+    heads, residuals = [], []
     for process, block in zip(processes, blocks):
         evidence, width = process.evidence, process.features.n_inputs
-        every = np.ones(len(domains))
         head = np.zeros(len(block.places) + 1)
         shared = slice(width, width + evidence.landmarks)
-        head[shared] = process.unit * evidence.prior_without(every).mean
+        head[shared] = process.unit * evidence.prior_without(np.ones(len(domains))).mean
         head[-1] = process.level - target_shift + head[:-1] @ shift[block.places]
-        heads.append(head / len(processes))
+        heads.append(head)
+        left_out = []
         for index, rows in enumerate(domains):
             prior = evidence.prior_without(np.arange(len(domains)) != index)
             function = process.features.shared(process.features.units(rows.X)) @ prior.mean
-            left_out[index] += (rows.y - process.level - process.unit * function) / len(processes)
-    return Population(heads, left_out)
+            left_out.append(rows.y - process.level - process.unit * function)
+        residuals.append(left_out)
+    joined = [np.stack(parts) for parts in zip(*residuals)]
+    # Every domain counts the same, whatever its units.
+    products = [mean_products(part, rows.weight) for part, rows in zip(joined, domains)]
+    shares = least_error(np.mean([each / np.diagonal(each).min() for each in products], axis=0), PULL)
+    return Population([share * head for share, head in zip(shares, heads)], [shares @ part for part in joined])
 
 
 def _group(total: int) -> tuple[int, bool]:
