@@ -27,12 +27,13 @@ from mixtune.choice._compare import (
 from mixtune.choice._every_domain import choose_every
 from mixtune.choice._families import Prior
 from mixtune.choice._kernel_evidence import MarginalLikelihood
+from mixtune.choice._local_spread import LocalSpread, SpreadColumns, learn_local_spread
 from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattered
 from mixtune.choice._model_averaging import SummedTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
 from mixtune.choice._process import KERNEL_ROWS, Process, ProcessFamily, fit_candidates, learn_process
-from mixtune.choice._process_choice import choose_processes
+from mixtune.choice._process_choice import choose_processes, missing_part, taught_inputs
 from mixtune.choice._remote import RemoteTasks
 from mixtune.choice._runs import choose_runs
 from mixtune.choice._settings import SETTINGS, ChoiceSettings
@@ -53,7 +54,10 @@ __all__ += [
     "choose_processes",
     "fit_candidates",
     "learn_process",
+    "missing_part",
+    "taught_inputs",
 ]
+__all__ += ["LocalSpread", "SpreadColumns", "learn_local_spread"]
 __all__ += ["loo_ridge", "mean_left_out", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]
 __all__ += ["transfer_gain", "tree_threads"]

@@ -14,7 +14,7 @@ from mixtune.choice._families import USED
 from mixtune.choice._maps import FeatureBlock, MapAverage
 from mixtune.choice._model_averaging import ValidationTask, mix
 from mixtune.choice._process import CandidateFits, DomainRows, Process, ProcessFamily
-from mixtune.moments import Sample
+from mixtune.moments import Missing, Sample
 
 #: Validation tasks, with few focal rows and with many; and of one source, at most, with other rows each time.
 FEW_TASKS, MANY_TASKS, TASKS_PER_SOURCE = 20, 6, 2
@@ -50,8 +50,9 @@ class _Task:
         left_out = mean_products(self.fits.left_out, self.rows.weight)
         return TaskErrors(mean_products(self.residuals, self.tested.weight), np.diagonal(left_out))
 
-    def validation(self, alone: int) -> ValidationTask:
-        """The task for reports; ``alone`` is the candidate of own rows alone."""
+    def validation(self, alone: int, family: ProcessFamily) -> ValidationTask:
+        """The task for reports, in the units of the estimator; ``alone`` is the candidate of own rows alone."""
+        level = (family.process.level - family.target_shift) / family.process.unit
         tested = self.tested
         return ValidationTask(
             self.source,
@@ -60,7 +61,8 @@ class _Task:
             self.fits.left_out,
             alone,
             left_out_weight=self.rows.weight,
-            targets=tested.targets,
+            targets=tested.targets + level,
+            inputs=tested.places.linear - family.shift[: family.process.kernel.width],
         )
 
 
@@ -112,7 +114,7 @@ def _choice(process: Process, focal: Sample, shift: Floats, target_shift: float,
     top = int(np.argmax(shares))
     left_out, focal_left_out = mix(shares, paths.left_out), mix(focal_shares, paths.left_out)
     unit = process.unit
-    validation = [task.validation(_best_alone(family, task.errors().left_out)) for task in tasks]
+    validation = [task.validation(_best_alone(family, task.errors().left_out), family) for task in tasks]
     return Choice(
         head=shares @ paths.heads * unit,
         labels=family.labels,
@@ -124,7 +126,7 @@ def _choice(process: Process, focal: Sample, shift: Floats, target_shift: float,
         own=np.average(paths.leverages, axis=1, weights=weight),
         left_out=left_out * unit,
         judged_left_out=left_out * unit,
-        spreads=1.0 / (1.0 - paths.leverages[top]),
+        spreads=_lacking(family, top) / (1.0 - paths.leverages[top]),
         top=top,
         focal_left_out=focal_left_out * unit,
         focal_judged_left_out=focal_left_out * unit,
@@ -143,6 +145,41 @@ def _choice(process: Process, focal: Sample, shift: Floats, target_shift: float,
 def _best_alone(family: ProcessFamily, errors: Floats) -> int:
     """The candidate of own rows alone with the smallest error; of kernels that the sources taught, none."""
     return int(np.argmin(np.where(_focal_only(family), errors, np.inf)))
+
+
+def _lacking(family: ProcessFamily, index: int) -> Floats:
+    """Variances (n,) of noise and of what the features of focal rows lack, over that of the noise."""
+    candidate, focal, kernel = family.candidates[index], family.process.focal, family.process.kernel
+    if candidate.family == "focal only":
+        return np.ones(len(focal.targets))
+    lacking = focal.missing_shared(kernel) + candidate.strength * focal.missing_own(kernel)
+    return 1.0 + lacking * focal.weight / kernel.noise
+
+
+def taught_inputs(choice: Choice) -> int:
+    """The inputs of the kernel that a choice is about; 0 of other families."""
+    family = choice.pool.families[0]
+    return family.process.kernel.width if isinstance(family, ProcessFamily) else 0
+
+
+def missing_part(choice: Choice, block: FeatureBlock, width: int) -> Missing | None:
+    """What the features of a process lack of the functions of the candidate with the largest share, over the noise.
+
+    Landmarks are rows; far from them features vary less than the function does. ``width`` is the number of all
+    features. None for candidates that are linear in the inputs, and for other families.
+    """
+    family = choice.pool.families[0]
+    if not isinstance(family, ProcessFamily) or family.candidates[choice.top].family == "focal only":
+        return None
+    kernel, strength = family.process.kernel, family.candidates[choice.top].strength
+    inputs, landmarks = kernel.width, family.process.focal.shared.shape[1]
+    slopes = np.zeros((2, len(family.shift)))
+    slopes[0, :inputs] = kernel.shared_slopes / inputs
+    slopes[0, inputs : inputs + landmarks] = -1.0
+    slopes[1, inputs + landmarks :] = -strength * kernel.own_curve
+    levels = np.array([kernel.shared_curve + kernel.shared_level, strength * kernel.own_curve])
+    origin = block.coefficients(-family.shift, width)
+    return Missing(levels / kernel.noise, block.coefficients(slopes.T, width).T / kernel.noise, origin)
 
 
 def _focal_only(family: ProcessFamily) -> Booleans:
