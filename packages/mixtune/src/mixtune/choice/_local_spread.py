@@ -178,8 +178,10 @@ def learn_local_spread(
     design = columns(inputs, predictions, spreads)
     coef, intercept, rows = _averaged_fit(design, scores, weight, shared)
     found = design @ coef + intercept
-    validated = _validated_errors(usable, scores * np.exp(-rows), weight, shared, columns, unit, typical)
-    share = TASK_ROWS / (_distinct(weight) + TASK_ROWS) if len(validated) else 0.0
+    count = _distinct(inputs, weight)
+    own = float(np.average(scores * np.exp(-rows), weights=weight))
+    validated = _validated_errors(usable, own, count, shared, columns, unit, typical)
+    share = TASK_ROWS / (count + TASK_ROWS) if len(validated) else 0.0
     return LocalSpread(columns, coef, intercept, float(found.min()), float(found.max()), rows, validated, share)
 
 
@@ -269,9 +271,10 @@ def _excess(sizes: Floats, logs: Floats) -> Floats:
     return np.minimum(sizes * np.exp(-logs), LARGEST_ERROR) - 1.0
 
 
-def _distinct(weight: Floats) -> float:
-    """How many rows there are: a row that repeats is one, and rows of weight below 1 are less."""
-    return min(float(weight.sum()), float(len(weight)))
+def _distinct(inputs: Floats, weight: Floats) -> float:
+    """How many rows there are: those with the same inputs are one, and rows of weight below 1 are less."""
+    count = len(np.unique(inputs, axis=0)) if inputs.shape[1] else len(weight)
+    return min(float(weight.sum()), float(count))
 
 
 def _floored(sizes: Floats, mean: float) -> Floats:
@@ -280,8 +283,8 @@ def _floored(sizes: Floats, mean: float) -> Floats:
 
 def _validated_errors(
     tasks: Sequence[ValidationTask],
-    scores: Floats,
-    weight: Floats,
+    own: float,
+    rows: float,
     shared: Floats | None,
     columns: SpreadColumns,
     unit: float,
@@ -290,7 +293,8 @@ def _validated_errors(
     """Quantiles (m,) of errors of new focal rows over the local spread, as validation tasks let expect them.
 
     In each task the errors of the tests are relative to its level: the mean size of its left-out residuals, shrunk
-    towards the level of the other tasks by as much as so many rows leave open. The focal level is found likewise.
+    towards the level of the other tasks by as much as so many ``rows`` leave open. The focal level is found likewise,
+    from the mean size of its ``own`` left-out residuals.
     """
     spare = [
         task for task in tasks if len(task.weight) != task.left_out.shape[1] and np.all(np.isfinite(task.left_out[0]))
@@ -308,7 +312,6 @@ def _validated_errors(
     if not np.all(means > 0):
         return np.zeros(0)
     logs, sources = np.log(means), np.array([task.source for task in spare])
-    rows = _distinct(weight)
     pseudo = VARIATION / (float(np.var(logs)) + UNSEEN_VARIANCE)
     relative, shares = [], []
     for sizes, task in zip(errors, spare):
@@ -317,7 +320,6 @@ def _validated_errors(
         left = np.average(np.abs(task.left_out[0]), weights=task.left_out_weight) * unit
         relative.append(sizes / ((rows * left + pseudo * typical) / (rows + pseudo)))
         shares.append(task.weight / task.weight.sum())
-    own = np.average(scores, weights=weight)
     level = (rows * own + pseudo * float(np.exp(logs.mean())) / spread**0.5) / (rows + pseudo)
     joined, share = np.concatenate(relative), np.concatenate(shares) / len(spare)
     order = np.argsort(joined, kind="stable")
