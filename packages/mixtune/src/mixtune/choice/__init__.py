@@ -29,7 +29,7 @@ from mixtune.choice._families import Prior
 from mixtune.choice._kernel_evidence import MarginalLikelihood
 from mixtune.choice._local_spread import LocalSpread, SpreadColumns, learn_local_spread
 from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattered
-from mixtune.choice._model_averaging import SummedTask
+from mixtune.choice._model_averaging import SummedTask, ValidationTask
 from mixtune.choice._population import Population, coefficient_errors, learn_population
 from mixtune.choice._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
 from mixtune.choice._process import KERNEL_ROWS, Process, ProcessFamily, fit_candidates, learn_process
@@ -42,7 +42,7 @@ from mixtune.moments import Sample, loo_ridge
 
 __all__ = ["MEAN_OF_LOCALS", "MIXTUNE", "OWN_ROWS", "POOLED"]
 __all__ += ["SETTINGS", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
-__all__ += ["Prior", "Sample", "SummedTask", "TransferGain", "choose"]
+__all__ += ["Prior", "Sample", "SummedTask", "TransferGain", "ValidationTask", "choose"]
 __all__ += ["by_content", "choose_maps", "choose_runs", "compare", "content_order", "joint_error", "joint_left_out"]
 __all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns", "learn_own_column", "learn_population"]
 __all__ += ["Judgement", "TaskErrors", "average", "least_error", "mean_products"]

@@ -272,9 +272,9 @@ def _excess(sizes: Floats, logs: Floats) -> Floats:
 
 
 def _distinct(inputs: Floats, weight: Floats) -> float:
-    """How many rows there are: those with the same inputs are one, and rows of weight below 1 are less."""
+    """How many rows say what errors are: those with the same inputs count once, and alone they say nothing."""
     count = len(np.unique(inputs, axis=0)) if inputs.shape[1] else len(weight)
-    return min(float(weight.sum()), float(count))
+    return min(float(weight.sum()), float(count)) if count > 1 else 0.0
 
 
 def _floored(sizes: Floats, mean: float) -> Floats:

@@ -187,8 +187,8 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
             for level in levels:
                 # The difference of two levels is not exact: 0.95 and 0.05 must have the same interval.
                 coverage = round(abs(2.0 * level - 1.0), 12)
-                half = self._uncertainty.half_width(*rows, coverage) if coverage > 0 else np.zeros(1)
-                found.append(predictions + np.sign(level - 0.5) * half.reshape(-1, *predictions.shape[1:]))
+                half = self._uncertainty.half_width(*rows, coverage) if coverage > 0 else np.zeros(predictions.shape)
+                found.append(predictions + np.sign(level - 0.5) * half.reshape(predictions.shape))
         return check_computed(np.stack(found, axis=-1), "quantiles")
 
     def _prepared_units(self, features: Floats, predictions: Floats) -> tuple[Floats, Floats]:
