@@ -862,7 +862,7 @@ def tuned_fit(
         fits.Uncertainty(
             partial(left_out_of, choices, prepared.focal),
             partial(fits.posterior_of, choices),
-            partial(local_spreads, choices, prepared, _inputs_of(blocks, processes, tried, width)),
+            partial(local_spreads, choices, prepared.focal, _inputs_of(blocks, processes, tried, width), prepared),
         ),
         {
             "weights_": weights,
@@ -994,8 +994,12 @@ def _inputs_of(
     if processes:
         return [blocks[used[0]].places[: processes[used[0]].kernel.width] for used in tried]
     named = [block.places for block in blocks if block.name in ("inputs", "all")]
-    places = named[0] if named and len(named[0]) <= MOST_SPREAD_INPUTS else np.arange(0)
-    return [places] * len(tried)
+    return [few_inputs(named[0] if named else np.arange(0))] * len(tried)
+
+
+def few_inputs(places: Integers) -> Integers:
+    """These places of inputs, or none where they are too many for errors to vary with each."""
+    return places if len(places) <= MOST_SPREAD_INPUTS else places[:0]
 
 
 def _some(rows: Rows, count: int) -> Integers:
@@ -1005,15 +1009,21 @@ def _some(rows: Rows, count: int) -> Integers:
 
 
 def local_spreads(
-    choices: Sequence[MapAverage], prepared: fits.Prepared, places: Sequence[Integers]
+    choices: Sequence[MapAverage], rows: Rows, places: Sequence[Integers], prepared: fits.Prepared | None = None
 ) -> tuple[LocalSpread, ...] | None:
-    """For each output, how errors vary beyond the posterior spread; None where rows cannot be left out."""
-    rows = prepared.focal
+    """For each output, how errors vary beyond the posterior spread; None where rows cannot be left out.
+
+    Tasks of a process say it, too. Tasks of other families do not: of rows that stay elsewhere only sums are known, and
+    their intervals are to be the same.
+    """
     left_out = left_out_of(choices, rows)
     if not (np.all(np.isfinite(left_out.residuals)) and np.all(left_out.spreads > 0)):
         return None
-    typical = 1.0
-    if (posterior := fits.posterior_of(choices)) is not None and len(prepared.mapped) > 1:
+    typical, posterior = 1.0, None
+    taught = prepared is not None and all(taught_inputs(choice.largest) for choice in choices)
+    if prepared is not None and taught and len(prepared.mapped) > 1:
+        posterior = fits.posterior_of(choices)
+    if prepared is not None and posterior is not None:
         parts = [each.part(_some(each, SPREAD_ROWS // len(prepared.mapped))) for each in prepared.mapped[1:]]
         typical = float(np.median(posterior.spread(prepared.scaling.features(np.concatenate([p.X for p in parts])))))
     return tuple(
@@ -1024,7 +1034,7 @@ def local_spreads(
             left_out.spreads,
             rows.weight,
             own,
-            choice.tasks,
+            choice.tasks if taught else (),
             unit=choice.size,
             typical=typical,
         )
