@@ -44,22 +44,23 @@ SOURCES = ("alike", "constant", "none")
 
 
 def problem(seed: int, kind: str, rows: int, sources: str) -> tuple[Any, ...]:
-    """Focal rows X, y, sources {name: (X, y)}, and test rows X, y."""
+    """Focal rows X, y, sources {name: (X, y)}, and test rows X, y, with the standard deviations of their noise."""
     rng = np.random.default_rng([seed, rows, KINDS.index(kind), SOURCES.index(sources)])
 
-    def draw(n: int, kind: str, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def draw(n: int, kind: str, own: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         X = rng.standard_normal((n, 4))
         mean = np.sin(1.5 * X[:, 0]) + 0.8 * X[:, 1] + 0.5 * X[:, 0] * X[:, 2] + X @ own[:4] + own[4]
-        return X, mean + spread(kind, X, mean) * rng.standard_normal(n)
+        noise = spread(kind, X, mean)
+        return X, mean + noise * rng.standard_normal(n), noise
 
     def deviation() -> np.ndarray:
         return 0.25 * rng.standard_normal(5)
 
     count = 0 if sources == "none" else 12 if seed % 2 else 6
     noise = kind if sources == "alike" else "constant"
-    others = {f"s{k}": draw(int(rng.integers(80, 260)), noise, deviation()) for k in range(count)}
+    others = {f"s{k}": draw(int(rng.integers(80, 260)), noise, deviation())[:2] for k in range(count)}
     own = deviation()
-    return *draw(rows, kind, own), others, *draw(TESTS, kind, own)
+    return *draw(rows, kind, own)[:2], others, *draw(TESTS, kind, own)
 
 
 def score(low: np.ndarray, high: np.ndarray, y: np.ndarray) -> float:
@@ -93,11 +94,13 @@ def measure(*, full: bool = False) -> Iterator[Claim | Figure]:
                 if kind == sources:  # these are alike
                     continue
                 for seed in range(draws * (2 if full else 1)):
-                    X, y, others, new, truth = problem(seed, kind, rows, sources)
+                    X, y, others, new, truth, deviations = problem(seed, kind, rows, sources)
                     low, high = RegretOptimalRegressorCV().fit(X, y, sources=others).predict_interval(new)
                     inside = (low <= truth) & (truth <= high)
                     order, third = np.argsort(high - low, kind="stable"), TESTS // 3
                     parts = [inside, inside[order[:third]], inside[order[-third:]]]
+                    by_noise = np.argsort(deviations, kind="stable")
+                    parts += [inside[by_noise[:third]], inside[by_noise[-third:]]]
                     noise = "constant" if kind == "constant" else "varying"
                     covered[noise].append([float(np.mean(part)) for part in parts])
                     if find_spec("lightgbm"):
@@ -106,9 +109,12 @@ def measure(*, full: bool = False) -> Iterator[Claim | Figure]:
                             ends = by_quantiles(X, y, others, new)
                         ratios.append(score(low, high, truth) / score(*ends, truth))
         for noise, cases in covered.items():
-            whole, narrow, wide = np.mean(cases, axis=0)
+            whole, narrow, wide, quiet, loud = np.mean(cases, axis=0)
             about = f"{rows} focal rows, {noise} noise: parts covered"
-            yield Figure("size", about, {"all": whole, "narrow third": narrow, "wide third": wide})
+            values = {"all": whole, "narrow third": narrow, "wide third": wide}
+            if noise == "varying":
+                values |= {"third of least noise": quiet, "third of most noise": loud}
+            yield Figure("size", about, values)
             for name, part in (("narrow", narrow), ("wide", wide)):
                 if noise == "varying" and rows in FAR:
                     told = f"{rows} focal rows: distance of {part:.1%} in the {name} third from 90%"

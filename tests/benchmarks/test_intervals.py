@@ -14,10 +14,9 @@ def test_the_interval_score_is_the_width_and_what_lies_outside():
 
 @pytest.mark.parametrize("kind", intervals.KINDS)
 def test_noise_is_what_its_name_says(kind):
-    X, y, sources, new, truth = intervals.problem(1, kind, 20, "alike")
+    X, y, sources, new, truth, spread = intervals.problem(1, kind, 20, "alike")
     assert (len(X), len(y), len(new), len(truth)) == (20, 20, intervals.TESTS, intervals.TESTS)
     assert len(sources) == 12
-    spread = intervals.spread(kind, new, new[:, 1])
     assert np.all(spread > 0)
     assert (np.ptp(spread) == 0) == (kind == "constant")
     assert intervals.problem(1, kind, 20, "none")[2] == {}
