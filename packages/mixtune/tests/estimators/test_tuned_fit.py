@@ -5,6 +5,7 @@ import pytest
 
 from choice.tasks import changed, posterior_mean
 from estimators.transfer_data import Standardised, make_transfer
+from mixtune.choice import learn_local_spread
 from mixtune.estimators import RegretOptimalRegressorCV
 
 

@@ -246,7 +246,8 @@ class _Fit:
 def _fit(design: Floats, sizes: Floats, weight: Floats, mean: Floats, precision: Floats) -> _Fit:
     """The most likely coefficients of positive sizes about a prior mean, by Fisher scoring with fixed weights."""
     information = (design * (weight / VARIATION)[:, None]).T @ design
-    covariance: Floats = np.linalg.inv(information + np.diag(precision) + 1e-9 * np.eye(len(mean)))
+    system = information + np.diag(precision) + 1e-9 * np.eye(len(mean))
+    covariance = np.asarray(np.linalg.inv(system), dtype=np.float64)
     coef = mean
     for _ in range(STEPS):
         slope = design.T @ (weight * _excess(sizes, design @ coef)) / VARIATION
