@@ -19,7 +19,7 @@ from mixtune.choice._maps import FeatureBlock, MapAverage
 from mixtune.choice._model_averaging import ValidationTask, mix
 from mixtune.choice._population import Population
 from mixtune.choice._process import MANY_ROWS, CandidateFits, CommonProcess, Process, ProcessFamily
-from mixtune.moments import Rows, Sample
+from mixtune.moments import Missing, Rows, Sample
 
 #: Validation tasks, with few focal rows and with many; and of one source, at most, with other rows each time.
 FEW_TASKS, MANY_TASKS, TASKS_PER_SOURCE = 20, 6, 2
@@ -36,13 +36,14 @@ class _Task:
     """A source in the focal role: rows to learn from, rows to test on, and what the candidates of each process make of
     them.
 
-    ``weight`` and ``targets`` are those of the rows that residuals are of: the tests, or the learning rows where no
-    others could be spared.
+    ``inputs``, ``targets`` and ``weight`` are those of the rows that residuals are of: the tests, or the learning rows
+    where no others could be spared.
     """
 
     source: int
     fits: Sequence[CandidateFits]
     spare: bool
+    inputs: Floats
     targets: Floats
     weight: Floats
     learning_weight: Floats
@@ -59,8 +60,9 @@ class _Task:
         products = mean_products(residuals, self.weight)
         return TaskErrors(products, np.diagonal(mean_products(left_out, self.learning_weight)))
 
-    def validation(self, place: int, alone: int) -> ValidationTask:
-        """The task for reports; ``alone`` is the candidate of own rows alone."""
+    def validation(self, place: int, alone: int, family: ProcessFamily) -> ValidationTask:
+        """The task for reports, in the units of the estimator; ``alone`` is the candidate of own rows alone."""
+        level = (family.process.level - family.target_shift) / family.process.unit
         return ValidationTask(
             self.source,
             self.residuals(place),
@@ -68,7 +70,8 @@ class _Task:
             self.fits[place].left_out,
             alone,
             left_out_weight=self.learning_weight,
-            targets=self.targets,
+            targets=self.targets + level,
+            inputs=self.inputs - family.shift[: family.process.kernel.width],
         )
 
 
@@ -232,7 +235,7 @@ def _choice(
     left_out, focal_left_out = mix(shares, paths.left_out), mix(focal_shares, paths.left_out)
     start = sum(len(fits.left_out) for fits in tasks[0].fits[:place]) if tasks else 0
     every = slice(start, start + len(shares))
-    validation = [task.validation(place, _best_alone(family, task.errors.left_out[every])) for task in tasks]
+    validation = [task.validation(place, _best_alone(family, task.errors.left_out[every]), family) for task in tasks]
     return Choice(
         head=shares @ paths.heads * unit,
         labels=family.labels,
@@ -244,7 +247,7 @@ def _choice(
         own=np.average(paths.leverages, axis=1, weights=weight),
         left_out=left_out * unit,
         judged_left_out=left_out * unit,
-        spreads=1.0 / (1.0 - paths.leverages[top]),
+        spreads=_lacking(family, top) / (1.0 - paths.leverages[top]),
         top=top,
         focal_left_out=focal_left_out * unit,
         focal_judged_left_out=focal_left_out * unit,
@@ -263,6 +266,41 @@ def _choice(
 def _best_alone(family: ProcessFamily, errors: Floats) -> int:
     """The candidate of own rows alone with the smallest error; of kernels that the sources taught, none."""
     return int(np.argmin(np.where(_focal_only(family), errors, np.inf)))
+
+
+def _lacking(family: ProcessFamily, index: int) -> Floats:
+    """Variances (n,) of noise and of what the features of focal rows lack, over that of the noise."""
+    candidate, focal, kernel = family.candidates[index], family.process.focal, family.process.kernel
+    if candidate.family == "focal only":
+        return np.ones(len(focal.targets))
+    lacking = focal.missing_shared(kernel) + candidate.strength * focal.missing_own(kernel)
+    return 1.0 + lacking * focal.weight / kernel.noise
+
+
+def taught_inputs(choice: Choice) -> int:
+    """The inputs of the kernel that a choice is about; 0 of other families."""
+    family = choice.pool.families[0]
+    return family.process.kernel.width if isinstance(family, ProcessFamily) else 0
+
+
+def missing_part(choice: Choice, block: FeatureBlock, width: int) -> Missing | None:
+    """What the features of a process lack of the functions of the candidate with the largest share, over the noise.
+
+    Landmarks are rows; far from them features vary less than the function does. ``width`` is the number of all
+    features. None for candidates that are linear in the inputs, and for other families.
+    """
+    family = choice.pool.families[0]
+    if not isinstance(family, ProcessFamily) or family.candidates[choice.top].family == "focal only":
+        return None
+    kernel, strength = family.process.kernel, family.candidates[choice.top].strength
+    inputs, landmarks = kernel.width, family.process.focal.shared.shape[1]
+    slopes = np.zeros((2, len(family.shift)))
+    slopes[0, :inputs] = kernel.shared_slopes / inputs
+    slopes[0, inputs : inputs + landmarks] = -1.0
+    slopes[1, inputs + landmarks :] = -strength * kernel.own_curve
+    levels = np.array([kernel.shared_curve + kernel.shared_level, strength * kernel.own_curve])
+    origin = block.coefficients(-family.shift, width)
+    return Missing(levels / kernel.noise, block.coefficients(slopes.T, width).T / kernel.noise, origin)
 
 
 def _focal_only(family: ProcessFamily) -> Booleans:
@@ -300,4 +338,5 @@ def _task(families: Sequence[ProcessFamily], source: int, rows: int, spare: bool
         fits.append(family.task_fits(domain.part(learning), domain.part(testing), allowed))
     tested = testing if spare else learning
     # Processes differ in their features, not in targets and weights.
-    return _Task(source, fits, spare, domain.targets[tested], domain.weight[tested], domain.weight[learning])
+    known = domain.part(tested)
+    return _Task(source, fits, spare, known.places.linear, known.targets, known.weight, domain.weight[learning])

@@ -36,7 +36,7 @@ from mixtune.choice import (
 from mixtune.errors import DataError, Note
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import LinearTransferRegressor, Settings
-from mixtune.estimators._cv import Candidate, candidates_of, left_out_of, tuned_weights
+from mixtune.estimators._cv import Candidate, candidates_of, few_inputs, left_out_of, local_spreads, tuned_weights
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
 from mixtune.moments import Moments, Origin, Rows, Sample, Scaling, augmented
@@ -351,7 +351,11 @@ def _solved_choice(choice: Choice, rows: Rows) -> tuple[MapAverage, fits.Solved]
     """A choice of coefficients for features as they are, and the fit that it is."""
     width = rows.shape[1]
     average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width).with_own_rows()
-    uncertainty = fits.Uncertainty(partial(left_out_of, [average], rows), partial(fits.posterior_of, [average]))
+    uncertainty = fits.Uncertainty(
+        partial(left_out_of, [average], rows),
+        partial(fits.posterior_of, [average]),
+        partial(local_spreads, [average], rows, [few_inputs(np.arange(width))]),
+    )
     head = average.choices[0].head
     return average, fits.Solved(head[:-1], head[-1], uncertainty)
 
