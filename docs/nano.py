@@ -80,7 +80,7 @@ def learn_kernel(domains, rng, most=300):
     same, width = (labels[:, None] == labels).astype(float), rows[0].shape[1]
     middle = np.repeat(np.log([1.5 * width**0.5, 0.1]), [2 * width, width])
     middle = np.append(middle, np.log([0.5, 0.25, 0.5, 0.1, 0.1, 0.2]))
-    spread = np.append(np.full(3 * width + 5, 1.5), 3.0)
+    spread = np.append(np.repeat([1.5, 1.0, 1.5], [width, width, width + 5]), 3.0)
 
     def kernel_of(logarithms):
         values = np.exp(logarithms)

@@ -21,8 +21,8 @@ from mixtune.features import Coordinates, DomainKernel, matern, matern_slope, sq
 STEPS = 40
 #: Lengths are log-normal a priori, about this multiple of the root of the number of inputs, and by so much on the
 #: logarithmic scale. With a spread of 1, columns that identify a person or a place are missed, and errors are 1-4%
-#: larger.
-LENGTH, LENGTH_SPREAD = 1.5, 1.5
+#: larger. Lengths of own curves vary less: with 1.5, few focal rows can teach a kernel that follows their noise.
+LENGTH, LENGTH_SPREAD, OWN_LENGTH_SPREAD = 1.5, 1.5, 1.0
 #: Variances are log-normal a priori, about these values, by so much on the logarithmic scale: of own slopes, and of
 #: shared curve, shared slopes, shared level, own curve, own level and noise. Targets have unit variance in each domain.
 OWN_SLOPE, VARIANCES = 0.1, (0.5, 0.25, 0.5, 0.1, 0.1, 0.2)
@@ -49,7 +49,8 @@ class MarginalLikelihood:
         width = self.rows.linear.shape[1]
         lengths = np.full(2 * width, np.log(LENGTH * width**0.5))
         mean = np.concatenate([lengths, np.full(width, np.log(OWN_SLOPE)), np.log(VARIANCES)])
-        spread = np.concatenate([np.full(2 * width, LENGTH_SPREAD), np.full(width, SLOPE_SPREAD), SPREADS])
+        lengths_spread = np.repeat([LENGTH_SPREAD, OWN_LENGTH_SPREAD], width)
+        spread = np.concatenate([lengths_spread, np.full(width, SLOPE_SPREAD), SPREADS])
         return mean, spread
 
     def kernel(self, logarithms: Floats) -> DomainKernel:
