@@ -136,14 +136,15 @@ def test_a_method_that_was_run_again_replaces_only_its_own_cases(tmp_path, monke
 def test_what_the_page_says_in_words(results):
     """If a new run of the benchmark breaks one of these, change the sentences of the page."""
     ours = {(s.problem, s.variant): s for s in summarise(results) if s.method == OURS}
-    assert 1.0985 < max(s.worst_ratio for s in ours.values()) < 1.0995
+    assert 1.0925 < max(s.worst_ratio for s in ours.values()) < 1.0935
     exam, flipped = by_method(results, "exam", "clean"), by_method(results, "ames", "flip")
     for peer, ahead in (("statsmodels", 0.008), ("gpboost", 0.006)):
         assert exam[OURS].relative_rmse - exam[peer].relative_rmse == pytest.approx(ahead, abs=0.0005)
     columns = [(problem, variant) for problem in ("exam", "ames") for variant in ("clean", "flip")]
     straight = [by_method(results, *column)[comparison.LINEAR].relative_rmse for column in columns]
     apart = [figure - ours[column].relative_rmse for figure, column in zip(straight, columns)]
-    assert apart == pytest.approx([-0.007, -0.002, -0.003, 0.007], abs=0.0005)
+    assert apart[0] == pytest.approx(-0.007, abs=0.0005)
+    assert all(figure > -0.001 for figure in apart[1:])
     worse = {name for name, summary in flipped.items() if summary.relative_rmse > 1 and name != YARDSTICK}
     assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
     honest, texts = by_method(results, "vader", "clean"), by_method(results, "vader", "flip")
@@ -194,28 +195,28 @@ def test_what_the_page_says_of_tables_in_words(known):
     trees = ("lightgbm", "catboost", "histgradient")
     ahead = {n: min(mean(tree, variant="clean", n_train=n) for tree in trees) for n in (20, 60, 200)}
     ahead = {n: round(best - mean(OURS, variant="clean", n_train=n), 2) for n, best in ahead.items()}
-    assert ahead == {20: 0.03, 60: 0.03, 200: 0.01}
+    assert ahead == {20: 0.04, 60: 0.03, 200: 0.01}
     last = {
         name: [r.ratio for r in known if (r.method, r.variant, r.n_train) == (name, "clean", 200)]
         for name in (OURS, "histgradient")
     }
     apart = np.log(last[OURS]) - np.log(last["histgradient"])
-    assert 2 < -apart.mean() / apart.std(ddof=1) * len(apart) ** 0.5 < 2.5  # little more than chance
+    assert 1 < -apart.mean() / apart.std(ddof=1) * len(apart) ** 0.5 < 2  # may be chance
     worst = {method: max(r.ratio for r in known if r.method == method) for method in (OURS, "gpboost-trees", *trees)}
-    assert worst[OURS] < 1
+    assert worst[OURS] == pytest.approx(1.002, abs=0.0005)
     assert worst["gpboost-trees"] == pytest.approx(3.5, abs=0.05)
     assert 1.9 < max(worst[tree] for tree in trees) < 2.1
     for n in (20, 60, 200):
         assert abs(mean(OURS, variant="flip", n_train=n) - mean(OURS, variant="clean", n_train=n)) < 0.002
         assert all(mean(tree, variant="flip", n_train=n) > mean(tree, variant="clean", n_train=n) for tree in trees)
     found = {method: round(mean(method, problem="flights", variant="clean"), 3) for method in ("lightgbm", OURS)}
-    assert found == {"lightgbm": 0.758, OURS: 0.773}
+    assert found == {"lightgbm": 0.758, OURS: 0.758}
     problems = {r.problem for r in known}
     best = {p: min(mean(tree, problem=p, variant="clean") for tree in trees) for p in problems}
     behind = {p: mean(OURS, problem=p, variant="clean") - best[p] for p in problems}
     assert {p for p in problems if behind[p] > 0} == {"star", "flights"}
-    assert behind["star"] == pytest.approx(0.005, abs=0.0005)
+    assert max(behind.values()) < 0.001
     ours = [r for r in known if r.method == OURS]
     many = [r for r in ours if r.n_train == 200]
-    assert sum(r.covered for r in ours) / sum(r.n_test for r in ours) == pytest.approx(0.884, abs=0.0005)
-    assert sum(r.covered for r in many) / sum(r.n_test for r in many) == pytest.approx(0.87, abs=0.005)
+    assert sum(r.covered for r in ours) / sum(r.n_test for r in ours) == pytest.approx(0.892, abs=0.0005)
+    assert sum(r.covered for r in many) / sum(r.n_test for r in many) == pytest.approx(0.88, abs=0.005)
