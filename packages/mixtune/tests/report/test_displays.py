@@ -147,5 +147,6 @@ def test_what_cannot_be_drawn(rows):
 
 
 def test_a_model_of_tables_keeps_its_fields(table_model):
-    assert list(TableModel.__dataclass_fields__) == ["estimator", "encoder", "notes", "about", "transformer"]
+    fields = ["estimator", "encoder", "notes", "about", "transformer", "method"]
+    assert list(TableModel.__dataclass_fields__) == fields
     assert table_model.summary()["domain"].tolist()[0] == "here"

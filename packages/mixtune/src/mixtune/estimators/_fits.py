@@ -717,11 +717,9 @@ class Solved:
 
     def repeated(self, places: Integers) -> Solved:
         """With left-out residuals of rows at these places."""
-        given, attributes = self.uncertainty, dict(self.attributes)
-        if "_rival_residuals" in attributes:
-            attributes["_rival_residuals"] = attributes["_rival_residuals"][:, places]
+        given = self.uncertainty
         uncertainty = Uncertainty(partial(_repeated, given, places), given.make_posterior)
-        return replace(self, uncertainty=uncertainty, attributes=attributes)
+        return replace(self, uncertainty=uncertainty)
 
 
 def _repeated(uncertainty: Uncertainty, places: Integers) -> LeaveOneOut:

@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from mixtune._messages import Note, nearest, quoted
 from mixtune.arrays import Booleans
+from mixtune.choice import MIXTUNE
 from mixtune.data import (
     FINDINGS,
     Domain,
@@ -33,6 +34,7 @@ from mixtune.data import (
 )
 from mixtune.errors import DataError, DataWarning, ParameterError
 from mixtune.estimators._base import Shown
+from mixtune.estimators._comparison import method_named, rows_of_method
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
 from mixtune.estimators._inputs import FocalSplit, Sources, check_near_zero
 from mixtune.estimators._saving import FIT_TABLE, load_estimator, read_info
@@ -58,6 +60,8 @@ class TableModel(Shown):
         What its file says about the rows of the fit, for a model from a file; empty otherwise.
     transformer
         The fitted transformer that was given as ``encoder`` of :func:`fit_table`; None otherwise.
+    method
+        Which rows were fitted, as for :func:`fit_table`.
 
     Attributes
     ----------
@@ -87,6 +91,7 @@ class TableModel(Shown):
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     transformer: Any = field(default=None, repr=False)
+    method: str = MIXTUNE
 
     def predict(self, table: Any) -> Any:
         """Predict the rows of a table, as rows of the focal domain; of a model for every domain, each as its own.
@@ -148,7 +153,12 @@ class TableModel(Shown):
         if self.transformer is not None:
             name = type(self.transformer).__name__
             raise ParameterError(f"mixtune cannot write a {name} into its files; pass the model to skops.io.dump")
-        told = {"made_by": FIT_TABLE, "notes": list(map(str, self.notes)), "encoder": self.encoder.to_dict()}
+        told = {
+            "made_by": FIT_TABLE,
+            "method": self.method,
+            "notes": list(map(str, self.notes)),
+            "encoder": self.encoder.to_dict(),
+        }
         told["codes"] = [getattr(note, "code", "") for note in self.notes]
         about = self.about or {**describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
         return Path(self.estimator.save(Path(path), metadata={**about, **told}))
@@ -185,7 +195,8 @@ class TableModel(Shown):
             told = tuple(
                 Note(code, note) if isinstance(code, str) and code else note for code, note in zip(codes, told)
             )
-        model = cls(load_estimator(Path(path)), TableEncoder.from_dict(encoder), told, metadata)
+        method = str(metadata.get("method", MIXTUNE))
+        model = cls(load_estimator(Path(path)), TableEncoder.from_dict(encoder), told, metadata, method=method)
         if model.estimator.n_features_in_ != len(model.encoder.names):
             taken, made = model.estimator.n_features_in_, len(model.encoder.names)
             raise DataError(f'"{path}" takes {taken} inputs, but describes {made}; fit it again')
@@ -292,6 +303,7 @@ def fit_table(
     target: str,
     domain: str,
     focal: str,
+    exclude: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -305,6 +317,7 @@ def fit_table(
     target_kind: Literal["auto", "number", "classes"] = "auto",
     drop_missing_target: bool = True,
     encoder: Any = None,
+    method: str = MIXTUNE,
     linear: bool = False,
     seed: int = 0,
     device: str = "cpu",
@@ -324,6 +337,8 @@ def fit_table(
         The column that names the domain of each row.
     focal
         The domain to predict for.
+    exclude
+        Domains to leave out, such as a source without which the error is clearly lower: the verdict names it.
     ignore, columns, keep, categories, text, text_model, images, image_model
         As for :func:`mixtune.data.read_training`.
     missing, max_levels, target_kind, drop_missing_target
@@ -332,6 +347,9 @@ def fit_table(
         A scikit-learn transformer that turns data frames into numbers, such as a ``ColumnTransformer`` or skrub's
         ``TableVectorizer``. It is cloned, fitted to the input columns of all rows, and used in place of mixtune's own
         encoder; missing values that it leaves are imputed.
+    method
+        "mixtune", or what it is compared with: "own rows alone" fits the same model to the focal rows only, "pooled" to
+        all rows as if they were of one domain. The verdict says which one to use.
     linear
         Whether the model is linear in the columns; by default it averages over maps made from the rows.
     seed, device
@@ -354,7 +372,7 @@ def fit_table(
     >>> model.predict({"size": [100.0], "lift": ["yes"]}).round(-2)
     array([1200.])
     """
-    transformer = None
+    transformer, method = None, method_named(method)
     if encoder is not None:
         if keep or categories or text or images:
             raise ParameterError("keep, categories, text and images are for mixtune's own encoder; leave them out")
@@ -376,6 +394,7 @@ def fit_table(
         target=target,
         domain=domain,
         focal=focal,
+        exclude=exclude,
         ignore=ignore,
         columns=columns,
         keep=keep,
@@ -393,9 +412,10 @@ def fit_table(
     model = new_model(
         read.domains, classes=read.encoder.target.classes is not None, linear=linear, seed=seed, device=device
     )
-    model.fit(rows.X, rows.y, sources=rows.sources)
+    X, y, _, sources = rows_of_method(method, rows.X, rows.y, None, rows.sources)
+    model.fit(X, y, sources=sources)
     take_findings(model, read.notes)
-    return TableModel(model, read.encoder, read.notes, transformer=transformer)
+    return TableModel(model, read.encoder, read.notes, transformer=transformer, method=method)
 
 
 def take_findings(model: Any, notes: Sequence[str]) -> None:
