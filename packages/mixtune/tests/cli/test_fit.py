@@ -293,3 +293,18 @@ def test_help_has_examples_and_exit_codes(command):
     assert done.code == 0
     assert f"mixtune {command}" in done.out.split("Examples:")[1]
     assert "Exit code 0" in done.out
+
+
+def test_problems_stand_before_the_gain(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = []
+    for site, count in (("a", 4), ("b", 40), ("c", 40)):
+        rows += [[site, f"case-{site}{k}", x := rng.normal(), 2 * x + rng.normal()] for k in range(count)]
+    file = write_rows(tmp_path / "data.csv", ["site", "case", "x", "y"], rows)
+    asked = ("fit", file, "--target", "y", "--domain", "site", "--focal", "a")
+    findings = as_json(*asked)["findings"]
+    assert '"case"' in findings[0]
+    assert findings[1].startswith("only 4 focal rows")
+    printed = " ".join(run(*asked).out.split())
+    assert printed.index("Look at this first") < printed.index("only 4 focal rows") < printed.index("Predicts")
+    assert printed.index("only 4 focal rows") < printed.index("helps")

@@ -881,7 +881,8 @@ def _row_notes(prepared: fits.Prepared, state: fits.State) -> tuple[str, ...]:
     count = focal.total
     if count < FEW:
         rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
-        found.append(f"only {rows}: leave-one-out says little about what suits {'it' if count == 1 else 'them'}")
+        template = "only {rows}: leave-one-out says little about what suits {them}"
+        found.append(Note("few-rows", template, rows=rows, them="it" if count == 1 else "them"))
     if len(focal.y) > 1 and np.all(focal.targets == focal.targets[0]):
         found.append("every focal target is the same; differences between predictions can only come from the sources")
     single = [name for name, moments in zip(prepared.names[1:], state.moments[1:]) if moments.count == 1]

@@ -212,7 +212,7 @@ def facts_of(model: Any) -> Facts:
 
 
 def _with_notes(facts: Facts, model: Any) -> Facts:
-    """The same facts with notes and method of a model of tables; notes on leaks and repeats come first."""
+    """The same facts with notes and method of a model of tables; notes on problems of the rows come first."""
     notes = findings_first(tuple(dict.fromkeys((*getattr(model, "notes", ()), *facts.notes))))
     return replace(facts, notes=notes, findings=findings_of(notes), method=getattr(model, "method", facts.method))
 

@@ -60,7 +60,7 @@ def every_html(
     notes : sequence of str
         What the reader should know beside the model's own notes.
     findings : sequence of str
-        Those of the notes that come first, on leaks and repeats.
+        Those of the notes that come first, on problems of the rows.
     date : str, optional
         Shown as it is; without it the page has no date.
     inputs, command
