@@ -28,7 +28,7 @@ def test_the_whole_way_as_a_user_runs_it(tmp_path, data):
         "berlin (focal)",
         "paris",
         "moscow",
-        "mean of local models",
+        "boosted trees",
         "predict the mean",
         "MAE",
         "Next: mixtune predict",
@@ -51,9 +51,9 @@ def test_kept_model_is_the_one_that_was_fitted(tmp_path, data):
     mean = np.mean((read.domains.focal_domain.y - model.loo_predictions_) ** 2)
     assert facts["loo_rmse"] == pytest.approx(mean**0.5)
     assert [row["method"] for row in facts["comparison"]] == [
-        *("mixtune", "own rows alone", "pooled", "mean of local models", "mean")
+        *("mixtune", "own rows alone", "pooled", "boosting", "mean")
     ]
-    assert facts["comparison"][0]["rmse"] == pytest.approx(facts["loo_rmse"])
+    assert [row["error"] for row in facts["comparison"]] == [each.error for each in model.comparison_]
     assert facts["verdict"].startswith(("Transfer ", "12 focal rows cannot tell "))
     assert facts["written"] == {"model": str(tmp_path / "model.mixtune"), "report": None}
 
@@ -225,17 +225,15 @@ def test_semicolons_decimal_commas_and_missing_values(tmp_path):
 def test_one_focal_row_has_no_spread(tmp_path):
     data = sites(tmp_path / "data.csv", rows=(1, 40, 40))
     facts = as_json("fit", data, *SITES)
-    assert {each["standard_error"] for each in facts["comparison"]} == {None}
-    assert {each["ratio_high"] for each in facts["comparison"]} == {None}
-    # The model itself has no left-out error here, so that there is nothing to relate others to.
-    assert {each["ratio"] for each in facts["comparison"]} == {None}
-    assert "too few focal rows" in facts["evidence"]
+    assert facts["comparison"] == []
+    assert facts["transfer_gain"] is None
+    assert "Add focal rows before you rely on this model" in facts["next"]
 
 
 def test_columns_are_those_of_the_table(data):
     out = run("fit", data, *SITES).out
     assert 'Predicts "y" for "berlin" from 2 columns;' in out
-    assert "On the 12 focal rows, each predicted by a fit without it" in out
+    assert 'Errors on 12 unseen rows of "berlin"' in out
 
 
 def test_a_domain_column_in_several_files_takes_a_stream(tmp_path, data):
@@ -260,7 +258,8 @@ def test_classes(tmp_path):
     assert (facts["loo_right"], facts["loo_rows"]) == (right, 25)
     done = run(*arguments)
     assert "of the class scores" in done.out
-    assert f"Classes: {right} of 25 focal rows are classified correctly when left out." in done.out
+    assert "log loss" in done.out
+    assert facts["metric"] == "log loss"
 
 
 def test_names_cannot_act_on_the_terminal(tmp_path):

@@ -95,7 +95,7 @@ def test_summary(model, rows, tmp_path):
     loaded = load(model.save(tmp_path / "model.mixtune"))
     assert loaded.summary()["weight"].tolist() == found["weight"].tolist()
     assert model.summary("columns")["column"].tolist() == ["age", "size"]
-    with pytest.raises(ParameterError, match='choose "domains" or "columns"'):
+    with pytest.raises(ParameterError, match='choose "domains", "methods" or "columns"'):
         model.summary("rows")
     frame = model.weights_.to_frame()
     assert dict(zip(frame["domain"], frame["weight"])) == model.weights_.as_dict()

@@ -102,7 +102,7 @@ def compare(
         outputs.show_lines(console, "Look at this first", findings)
         outputs.show_verdict(console, verdict, command)
         of = f"{len(list(read.domains)):,} domains" if every else f'"{read.domains.focal}"'
-        outputs.show_comparison(console, f"Errors on {total:,} unseen rows of {of}", facts, metric)
+        outputs.show_comparison(console, f"Errors on {total:,} unseen rows of {of}", facts, metric, every=every)
         cut = f"{cuts} folds" + (f", drawn {drawn} times" if drawn > 1 else "")
         console.print(
             f"Nested cross-validation over {'all' if every else 'the focal'} rows, {cut}. Intervals assume that rows "

@@ -198,12 +198,16 @@ def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
     return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
 
 
-def show_comparison(console: Console, title: str, rows: Sequence[MethodFact], metric: str) -> None:
-    """The table of methods, and what they are."""
+def show_comparison(
+    console: Console, title: str, rows: Sequence[MethodFact], metric: str, *, every: bool = False
+) -> None:
+    """The table of methods, and what they are: of a focal domain, or of ``every`` one."""
+    same = "Own rows alone: the same model without the sources. Pooled: the same model, all rows as if of one domain."
+    ridges = "The others are ridge regressions: one for each domain, and one for all rows."
     console.print(_comparison_table(title, rows))
     console.print(
         f"\nmixtune / it: {metric} of mixtune relative to that method, with a 95% interval; below 1 mixtune is better. "
-        "Own rows alone: the same model without the sources. Pooled: the same model, all rows as if of one domain.\n"
+        f"{ridges if every else same}\n"
     )
 
 

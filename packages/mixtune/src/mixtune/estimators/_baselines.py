@@ -16,7 +16,7 @@ from mixtune.arrays import SMALL, Floats, Integers
 from mixtune.checks import check_nonnegative
 from mixtune.choice import tree_threads
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import MomentRegressor
+from mixtune.estimators._base import MomentRegressor, Shown
 from mixtune.estimators._fits import PooledRidge, Solved, State, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._saving import savable
@@ -26,7 +26,7 @@ RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
 
 @dataclass(eq=False, repr=False)
-class _Baseline(MomentRegressor):
+class _Baseline(Shown, MomentRegressor):
     """A ridge fit with one ridge, given or chosen by leave-one-out on the focal rows."""
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ("ridge_",)
@@ -248,7 +248,7 @@ class DomainColumnClassifier(DomainColumnRegressor):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
         """Fit to the focal rows and the rows of all sources."""
-        labels, given = _joined_labels(y, as_sources(sources))
+        labels, given = joined_labels(y, as_sources(sources))
         self.classes_, codes = np.unique(labels, return_inverse=True)
         parts = np.split(codes.astype(np.float64), np.cumsum([len(np.asarray(y)), *(len(s.y) for s in given.values())]))
         coded = Sources({name: s._replace(y=part) for (name, s), part in zip(given.items(), parts[1:])})
@@ -293,7 +293,7 @@ class FocalMean(TakesSources, BaseEstimator):  # type: ignore[misc]
         """Remember the mean; sources only say which classes there are."""
         values = np.asarray(y)
         if self.classes:
-            self.classes_ = np.unique(_joined_labels(y, as_sources(sources))[0])
+            self.classes_ = np.unique(joined_labels(y, as_sources(sources))[0])
             self.mean_ = smoothed(np.sum(values[:, None] == self.classes_, axis=0).astype(np.float64))
         else:
             self.mean_ = np.average(values, axis=0, weights=sample_weight)
@@ -308,7 +308,7 @@ class FocalMean(TakesSources, BaseEstimator):  # type: ignore[misc]
         return np.repeat(self.mean_[None], len(X), axis=0)
 
 
-def _joined_labels(y: Any, sources: Sources | None) -> tuple[Any, Mapping[str, Any]]:
+def joined_labels(y: Any, sources: Sources | None) -> tuple[Any, Mapping[str, Any]]:
     """The labels of all rows, focal ones first, and the sources by name."""
     given: Mapping[str, Any] = {} if sources is None else dict(sources.items())
     return np.concatenate([np.asarray(y), *(np.asarray(each.y) for each in given.values())]), given

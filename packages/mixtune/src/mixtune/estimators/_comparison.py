@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import stdtrit
 from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,6 +38,7 @@ from mixtune.estimators._baselines import (
     DomainColumnRegressor,
     FocalMean,
     LocalRegressor,
+    joined_labels,
     smoothed,
 )
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources
@@ -339,8 +340,13 @@ class OtherRows(TakesSources, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
         """Fit to these rows."""
-        X, y, sample_weight, sources = rows_of_method(self.method, X, y, sample_weight, sources)
-        self.estimator_ = clone(self.estimator).fit(X, y, sample_weight, sources=sources)
+        rows = rows_of_method(self.method, X, y, sample_weight, sources)
+        self.estimator_ = clone(self.estimator)
+        if is_classifier(self.estimator) and len(known := np.unique(joined_labels(y, as_sources(sources))[0])) > 1:
+            # A class may occur in the sources only.
+            self.estimator_.partial_fit(rows[0], rows[1], known, rows[2])
+        else:
+            self.estimator_.fit(*rows[:3])
         return self
 
     def predict(self, X: Any) -> Any:
@@ -395,7 +401,7 @@ class ComparedByFolds:
             return gain
         found = next((each.reduction for each in self.comparison_ if each.method == OWN_ROWS), None)
         if found is None:
-            return TransferGain(math.nan, -math.inf, 1.0, math.nan, from_validation)
+            return TransferGain(0.0, -math.inf, 1.0, 0.0, from_validation)
         return TransferGain(*found, from_rows=found[0], from_validation=from_validation)
 
     def save(self, path: Any, **options: Any) -> Any:

@@ -669,7 +669,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, ComparedByFolds, Shown, L
     def loo_error_(self) -> float:
         """Leave-one-out mean squared error on the focal rows, of the targets themselves."""
         check_is_fitted(self, "coef_")
-        if self._log_scale is None:
+        if self._log_scale is None or not np.isfinite(super().loo_error_):
             return super().loo_error_
         targets, weight = self._left_out_targets
         squares = np.mean((targets - self.loo_predictions_.reshape(targets.shape)) ** 2, axis=1)

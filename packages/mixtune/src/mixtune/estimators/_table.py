@@ -29,6 +29,7 @@ from mixtune.data import (
     as_table,
     choose_inputs,
     findings_first,
+    frame_of,
     label_key,
     read_training,
 )
@@ -37,7 +38,7 @@ from mixtune.estimators._base import Shown
 from mixtune.estimators._comparison import method_named, rows_of_method
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
 from mixtune.estimators._inputs import FocalSplit, Sources, check_near_zero
-from mixtune.estimators._saving import FIT_TABLE, load_estimator, read_info
+from mixtune.estimators._saving import FIT_TABLE, created_with, load_estimator, read_info
 
 #: Notes of predictions that are no warnings: other columns are documented to be ignored, and many tables have inputs
 #: outside the range of training.
@@ -57,7 +58,8 @@ class TableModel(Shown):
     notes
         What was done with the training table automatically.
     about
-        What its file says about the rows of the fit, for a model from a file; empty otherwise.
+        What was fitted: the target, the domains with their rows, the columns, the method, and the versions of mixtune
+        and what it stands on. Of a model from a file, what the file says about the rows of the fit.
     transformer
         The fitted transformer that was given as ``encoder`` of :func:`fit_table`; None otherwise.
     method
@@ -104,11 +106,11 @@ class TableModel(Shown):
 
         Returns
         -------
-        ndarray
-            Numbers, or the classes.
+        pandas.Series or ndarray
+            Numbers, or the classes: for a pandas frame with its index and the name of the target, else an array.
         """
         X, domain = self._inputs(table)
-        return self.estimator.predict(X, **domain)
+        return self._like(table, self.estimator.predict(X, **domain))
 
     def predict_interval(self, table: Any, *, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lower and upper ends of intervals that contain the target with about this probability.
@@ -124,15 +126,25 @@ class TableModel(Shown):
             raise ParameterError(f'intervals are for numbers; "{self.encoder.target.name}" is a class: predict_proba')
         X, domain = self._inputs(table)
         lower, upper = self.estimator.predict_interval(X, coverage=coverage, **domain)
-        return lower, upper
+        return self._like(table, lower, "lower"), self._like(table, upper, "upper")
 
     def predict_proba(self, table: Any) -> Any:
-        """Probabilities of the classes, one column for each of :attr:`classes_`."""
+        """Probabilities of the classes, one column for each of :attr:`classes_`; of a pandas frame, a frame."""
         if self.encoder.target.classes is None:
             name = self.encoder.target.name
             raise ParameterError(f'probabilities are for classes; "{name}" is a number: predict_interval')
         X, domain = self._inputs(table)
-        return self.estimator.predict_proba(X, **domain)
+        found = self.estimator.predict_proba(X, **domain)
+        if not _is_pandas(table):
+            return found
+        return frame_of(dict(zip(map(str, self.classes_), found.T))).set_index(table.index)
+
+    def _like(self, table: Any, values: Any, name: str | None = None) -> Any:
+        """Values of the rows of a table: for a pandas frame, with its index."""
+        if not _is_pandas(table):
+            return values
+        name = self.encoder.target.name if name is None else name
+        return frame_of({name: values}).set_index(table.index)[name]
 
     @property
     def notes_at_predict(self) -> tuple[Note, ...]:
@@ -160,8 +172,15 @@ class TableModel(Shown):
             "encoder": self.encoder.to_dict(),
         }
         told["codes"] = [getattr(note, "code", "") for note in self.notes]
-        about = self.about or {**describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
+        about = self.about
+        if not self._from_file:
+            about = {**about, **describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
         return Path(self.estimator.save(Path(path), metadata={**about, **told}))
+
+    @property
+    def _from_file(self) -> bool:
+        """Whether the model holds no rows, but what its file says about them."""
+        return "made_by" in self.about
 
     @property
     def stored_effects(self) -> ColumnEffects | None:
@@ -235,7 +254,7 @@ class TableModel(Shown):
     @cached_property
     def ranges(self) -> Mapping[str, Any]:
         """The smallest and the largest value of each input in training; nothing for models of every domain."""
-        if self.about:
+        if self._from_file:
             stored = self.about.get("ranges")
             return stored if isinstance(stored, Mapping) else {}
         parts = getattr(getattr(self.estimator, "regressor_", self.estimator), "_inputs", {})
@@ -289,6 +308,10 @@ def _outside(encoded: Encoded, ranges: Mapping[str, Any]) -> Booleans:
     low, high = np.array([ends(ranges.get(name)) for name in encoded.names]).T
     outside: Booleans = (low > encoded.X) | (high < encoded.X)
     return outside
+
+
+def _is_pandas(table: Any) -> bool:
+    return hasattr(table, "iloc") and type(table).__module__.startswith("pandas")
 
 
 def _with_domain(transformer: Any, table: Any, domain: str | None) -> dict[str, Any]:
@@ -415,7 +438,10 @@ def fit_table(
     X, y, _, sources = rows_of_method(method, rows.X, rows.y, None, rows.sources)
     model.fit(X, y, sources=sources)
     take_findings(model, read.notes)
-    return TableModel(model, read.encoder, read.notes, transformer=transformer, method=method)
+    about: dict[str, Any] = {"target": target, "domain": domain, "focal": read.domains.focal}
+    about |= {"rows": {each.name: each.n_rows for each in read.domains}, "columns": list(read.encoder.inputs)}
+    about |= {"method": method, "created_with": created_with()}
+    return TableModel(model, read.encoder, read.notes, about, transformer, method)
 
 
 def take_findings(model: Any, notes: Sequence[str]) -> None:

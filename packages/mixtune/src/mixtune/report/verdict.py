@@ -65,6 +65,10 @@ def give_verdict(facts: Facts) -> Verdict:
         evidence = f"Its left-out error{' over all rows' * (facts.method == POOLED)} is {number(facts.error)}."
         advice = "Add datasets that may resemble the focal rows." if facts.method == MIXTUNE else ""
         return Verdict(f"{sentence}.", "even", (evidence,), advice)
+    if not facts.compared and not facts.candidates and facts.error is not None:
+        sentence = f"A {facts.estimator} is compared with nothing; its left-out error is {number(facts.error)}"
+        advice = "Fit RegretOptimalRegressorCV or RegretOptimalClassifierCV to compare methods."
+        return Verdict(f"{sentence}.", "even", (), advice, "")
     if facts.gain is None:
         sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
         advice = "Add focal rows with known targets."
