@@ -218,7 +218,9 @@ class FocalFit:
         from mixtune.report import page_html
 
         title = f"{self.target.name} of {self.read.domains.focal}"
-        return page_html(self.facts, title=title, settings=settings, **outputs.made_now(files))
+        words = outputs.private_words()
+        advice = outputs.fit_command(self.verdict.settings, words)
+        return page_html(self.facts, title=title, settings=settings, advice=advice, **outputs.made_now(files))
 
     def document(self) -> dict[str, Any]:
         classes, verdict = self.facts.classes, self.verdict

@@ -363,15 +363,20 @@ def show_written(console: Console, written: Mapping[str, Path | None]) -> None:
 
 def made_now(files: Sequence[Path]) -> dict[str, Any]:
     """When a page is made, from which files and by which command, as the page shows it; folders stay private."""
-    words = []
-    for word in sys.argv[1:]:
-        option, mark, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
-        words.append(f"{option}{mark}{Path(value).name if os.sep in value else value}")
-    command = shlex.join(["mixtune", *words])
+    command = shlex.join(["mixtune", *private_words()])
     inputs = [path.name for path in files]
     shown = [*inputs[:5], *([f"{len(inputs) - 5} more"] if len(inputs) > 5 else [])]
     date = datetime.datetime.now().astimezone().strftime("%d %B %Y, %H:%M")
     return {"date": date, "inputs": shown, "command": command}
+
+
+def private_words() -> list[str]:
+    """What was typed after the name of the program, without folders."""
+    words = []
+    for word in sys.argv[1:]:
+        option, mark, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+        words.append(f"{option}{mark}{Path(value).name if os.sep in value else value}")
+    return words
 
 
 def flat_method(method: Any) -> dict[str, Any]:
@@ -446,7 +451,7 @@ def check_outputs(
         allowed, other = (".html",) if option == "--report" else endings, seen.get(path.resolve())
         checks = (
             (path.is_dir(), f"{path} is a folder; give the name of a file in it"),
-            (not path.name.lower().endswith(allowed), f"{path} must end in {' or '.join(allowed)}"),
+            (not path.name.lower().endswith(allowed), f"{path} must end in {' or '.join(allowed)}{_printing(path)}"),
             (not path.parent.is_dir(), f"there is no folder {path.parent}; make it first"),
             (other is not None, f"{path} is also {other}; give another name"),
             (path.exists() and not force, f"{path} exists; give another name, or --force to replace it"),
@@ -456,6 +461,11 @@ def check_outputs(
             if failed:
                 raise ParameterError(f"{option}: {message}")
         seen[path.resolve()] = option
+
+
+def _printing(path: Path) -> str:
+    """How a page becomes a PDF."""
+    return "; open the page in a browser and print it to get a PDF" if path.suffix.lower() == ".pdf" else ""
 
 
 @contextmanager
