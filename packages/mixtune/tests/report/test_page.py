@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixtune.errors import DataError
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import (
     RegretOptimalClassifierCV,
     RegretOptimalRegressor,
@@ -28,6 +28,7 @@ from mixtune.estimators import (
 from mixtune.features import RandomFeatures
 from mixtune.report import model_facts, page_html, read_facts, report_html, write_report
 from mixtune.report.facts import MethodFact
+from mixtune.report.page import input_text, r2_text
 from mixtune.report.verdict import HELP_MARGIN
 from mixtune.report.wording import clean, escape
 
@@ -151,8 +152,12 @@ def model(fitted):
 def test_the_page_is_whole_and_in_order(model, rows):
     page = read(model, rows, target="score")
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
-    assert page.tags.count("svg") == 6 + 3 + 3
-    assert page.tags.count("desc") == 12
+    effects = read_facts(model, **rows).columns.effects.effects
+    supported = {each.column for each in effects if each.low > 0 or each.high < 0}
+    # Curves only of columns that the data support an effect of.
+    assert 0 < len(supported) < 3
+    assert page.tags.count("svg") == 6 + len(supported) + 3
+    assert page.tags.count("desc") == 6 + len(supported) + 3
     labelled = [value.split() for name, value in page.attributes if name == "aria-labelledby"]
     assert all(part in page.ids for value in labelled for part in value)
     assert page.title == "Predicting score for focal"
@@ -440,8 +445,8 @@ def test_one_source():
 
 def test_two_hundred_sources_fold_away():
     page = read(fit(rows := make_rows(200), RegretOptimalRegressorCV(None)), rows)
-    # Two long tables, the details of the choice, the bound, the largest errors.
-    assert page.tags.count("details") == 2 + 1 + 1 + 5
+    # Two long tables, the details of the choice, the bound, the largest errors, and how to read four of the sections.
+    assert page.tags.count("details") == 2 + 1 + 1 + 5 + 4
     assert "185 more datasets with" in page.texts["datasets"]
     assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
 
@@ -450,7 +455,8 @@ def test_two_hundred_sources_fold_away():
 def test_several_outputs(outputs, charts, words):
     rows = make_rows(4, outputs=outputs)
     page = read(fit(rows), rows, target=[f"mark {k}" for k in range(outputs)])
-    assert page.tags.count("svg") == 4 + charts + 3 + 3
+    curves = sum(bool(re.fullmatch(r"curve\d+-t", name)) for name in page.ids)
+    assert page.tags.count("svg") == 4 + charts + curves + 3
     assert words in page.texts["rows"]
     assert "mark 0" in page.texts["rows"]
 
@@ -591,3 +597,30 @@ def test_the_bound_is_that_of_the_theorem_at_the_models_weights():
     assert model_facts(RegretOptimalRegressor().fit(X, y, sources=sources)).bound is None
     narrow = {name: (U[:, :1], v) for name, (U, v) in sources.items()}
     assert model_facts(RegretOptimalRegressor(weights="wasserstein").fit(X[:, :1], y, sources=narrow)).bound is None
+
+
+def test_the_first_three_lines_are_for_everybody(model, rows):
+    page = read(model, rows, target="score")
+    told = page.texts["brief"]
+    for name in ("What was predicted", "How well", "What to do", "score for focal, from 20 rows of its own"):
+        assert name in told
+    for each in read_facts(model, **rows, explain=False).compared:
+        assert f"{each.error:.3g}" in told
+    pooled = (*compared(0.86, 0.82, 0.91)[:2], MethodFact("pooled", 5.0, 0.1, 1.2, 1.1, 1.3))
+    page = read_compared(model, rows, pooled)
+    assert "Use one fit to all rows pooled." in page.texts["brief"]
+    assert "fit_table(..., method='pooled')" in page.texts["brief"]
+    assert page.ids.index("brief") < page.ids.index("verdict")
+
+
+def test_years_have_no_separators_and_nearly_all_is_not_all():
+    assert input_text(1975.0) == "1975"
+    assert input_text(12304.0) == "12,304"
+    assert r2_text(0.998) == "0.998"
+    assert r2_text(1.0) == "1"
+
+
+def test_a_report_under_the_name_of_a_pdf_says_how_to_print(model, tmp_path):
+    with pytest.raises(ParameterError, match=r"write .*page\.html, open it in a browser and print it"):
+        model.report(tmp_path / "page.pdf")
+    assert not (tmp_path / "page.pdf").exists()

@@ -93,7 +93,8 @@ def compare(
             write_csv(out, [{name: cell for name, cell in row.items() if name != "reduction"} for row in rows])
     drawn = max(each.repeats for each in results)
     if as_json:
-        about = {"target": read.encoder.target.name, "focal": None if every else read.domains.focal, "metric": metric}
+        about: dict[str, Any] = {"target": read.encoder.target.name, "metric": metric}
+        about |= {"focal": None if every else read.domains.focal}
         about |= {"folds": folds, "repeats": drawn, "seed": seed, "verdict": verdict.sentence, "next": verdict.advice}
         about |= {"recommended": verdict.method or None, "command": command or None}
         outputs.print_json({**about, "methods": rows, "notes": read.notes, "written": out})

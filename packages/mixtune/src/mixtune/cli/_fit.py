@@ -121,7 +121,7 @@ def fit(
     begin = time.perf_counter()
     embedded = {"text": text, "text_model": text_model, "images": images, "image_model": image_model}
     options = table.reader_options() | {name: value for name, value in embedded.items() if value}
-    settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
+    settings: dict[str, Any] = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
     settings |= {"method": method} if method != MIXTUNE else {}
     streamed = sources = None
     if not whole:  # a stream has its own progress bar, which counts rows
@@ -135,7 +135,13 @@ def fit(
         if table.every:
             made = EveryFit(read, sources, linear=linear, seed=seed)
         else:
-            how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device, "method": method}
+            how: dict[str, Any] = {
+                "linear": linear,
+                "random_width": random_width,
+                "seed": seed,
+                "device": device,
+                "method": method,
+            }
             shown = {"explain": report is not None, "distances": as_json or report is not None}
             made = FocalFit(read, shown, sources, **how)
         if out is not None:
@@ -226,7 +232,11 @@ class FocalFit:
         classes, verdict = self.facts.classes, self.verdict
         about: dict[str, Any] = {"target": self.target.name, "classes": self.target.classes}
         about |= {"focal": self.read.domains.focal, "findings": self.findings}
-        said = {"verdict": verdict.sentence, "evidence": "".join(verdict.evidence[:1]), "next": verdict.advice}
+        said: dict[str, Any] = {
+            "verdict": verdict.sentence,
+            "evidence": "".join(verdict.evidence[:1]),
+            "next": verdict.advice,
+        }
         said |= {"recommended": verdict.method or None, "command": outputs.fit_command(verdict.settings) or None}
         right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
         effects = {name: value for name, value in self.described.items() if name.startswith("effects")}

@@ -217,7 +217,7 @@ def _comparison_table(title: str, rows: Sequence[MethodFact]) -> Table:
     made = table(title, "method", *cells, "mixtune / it", "95% interval")
     best = min((row.error for row in rows if row.error is not None), default=None)
     for place, row in enumerate(rows):
-        ends = [row.ratio, row.ratio_low, row.ratio_high]
+        ends: list[Any] = [row.ratio, row.ratio_low, row.ratio_high]
         ratio = interval = ""
         # Against itself there is nothing to tell.
         if all(end is not None and math.isfinite(end) for end in ends) and ends[1] != ends[2]:

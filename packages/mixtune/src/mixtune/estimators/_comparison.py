@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -373,7 +374,7 @@ class ComparedByFolds:
 
     _compared: tuple[Compared, ...] | None = None
     #: What files of earlier versions hold: comparisons, the gain, and left-out residuals of the other methods.
-    _former: ClassVar[Mapping[str, Any]] = {}
+    _former: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def comparison_(self) -> tuple[Compared, ...]:
@@ -795,7 +796,9 @@ def _judge(
             found.append(Compared(name, *(None,) * 5, seconds, len(record.failures), record.failures[0]))
             continue
         ratio, reduction = _ratio(record, base, power, weight), _ratio(ours, record, power, weight)
-        made = Compared(name, *_error(record, power, weight), *(ratio or (None,) * 3), seconds)
+        error, spread = _error(record, power, weight)
+        low, middle, high = (None, None, None) if ratio is None else (ratio[1], ratio[0], ratio[2])
+        made = Compared(name, error, spread, middle, low, high, seconds)
         if name == MIXTUNE or reduction is None:
             reduction = None
         else:

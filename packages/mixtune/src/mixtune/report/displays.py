@@ -272,9 +272,9 @@ def summary_frame(model: Any, of: str) -> Any:
         return estimator_of(model).summary()
     if of == "methods":
         facts = facts_of(model)
-        heads = ("method", "error", "mixtune_lower_by", "low", "high")
-        cells = [(each.method, each.error, *(each.reduction or (None,) * 3)) for each in facts.compared]
-        return frame_of(dict(zip(heads, map(list, zip(*cells)))) if cells else {head: [] for head in heads})
+        rows = [(each.method, each.error, *(each.reduction or (None,) * 3)) for each in facts.compared]
+        names = ("method", "error", "mixtune_lower_by", "low", "high")
+        return frame_of({name: [row[place] for row in rows] for place, name in enumerate(names)})
     if of == "columns":
         from mixtune.estimators import column_effects
 

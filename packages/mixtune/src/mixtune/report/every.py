@@ -73,7 +73,8 @@ def every_html(
     """
     facts = EveryFacts(model, target or "the target", notes, findings)
     title = title or f"{facts.target} in {counted((facts.count, 'domain'))}"
-    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": facts.verdict()}
+    about: dict[str, Any] = {"title": title, "date": date, "inputs": inputs, "command": command}
+    about["verdict"] = facts.verdict()
     about["brief"] = facts.brief()
     limits = {"MOST_CELLS": MOST_CELLS, "MOST_DETAILS": MOST_DETAILS, "STANDS_OUT": STANDS_OUT}
     drawn = {"heat_map": heat_map, "shrinkage_charts": shrinkage_charts}

@@ -88,9 +88,10 @@ class MethodFact:
     @classmethod
     def of(cls, compared: Compared) -> MethodFact:
         """From a comparison on rows that were left out, or tested on."""
-        ends = (None,) * 3 if (found := compared.reduction) is None else (1 - found[0], 1 - found[2], 1 - found[1])
         error, spread = _finite(compared.error), _finite(compared.standard_error)
-        return cls(compared.method, error, spread, *ends, compared.measures)
+        if (found := compared.reduction) is None:
+            return cls(compared.method, error, spread, measures=compared.measures)
+        return cls(compared.method, error, spread, 1 - found[0], 1 - found[2], 1 - found[1], compared.measures)
 
     @property
     def reduction(self) -> tuple[float, float, float] | None:

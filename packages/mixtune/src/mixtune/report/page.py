@@ -133,7 +133,7 @@ def page_html(
         names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
         title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
     verdict = give_verdict(facts)
-    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": verdict}
+    about: dict[str, Any] = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": verdict}
     about |= {"brief": _brief(facts), "advice": python_call(verdict.settings) if advice is None else advice}
     return render("page.html", facts, settings, **about, effects=_effects(facts), comparison=_comparison(facts))
 

@@ -81,7 +81,8 @@ def give_verdict(facts: Facts) -> Verdict:
     named = can_tell(facts) and any(effect_of(each) == "helped" for each in facts.sources)
     ending = "" if named and not graded(*facts.gain) else f"; {helped}"
     found = judged(facts.compared, facts.focal.rows, metric=facts.metric, ending=ending)
-    advice, without = found.advice, ()
+    advice = found.advice
+    without: tuple[str, ...] = ()
     if found.method == MIXTUNE and (hurt := harmful(facts)):
         advice += f" Leave {quoted(hurt)} out: without {'it' if len(hurt) == 1 else 'them'} the error is clearly lower."
         without = tuple(hurt)
