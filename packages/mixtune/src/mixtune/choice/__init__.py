@@ -21,7 +21,6 @@ from mixtune.choice._compare import (
     TransferGain,
     compare,
     joint_left_out,
-    mean_left_out,
     transfer_gain,
 )
 from mixtune.choice._every_domain import choose_every
@@ -54,7 +53,7 @@ __all__ += [
     "fit_candidates",
     "learn_process",
 ]
-__all__ += ["loo_ridge", "mean_left_out", "rank_of"]
+__all__ += ["loo_ridge", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]
 __all__ += ["transfer_gain", "tree_threads"]
 # Sources whose rows are elsewhere.

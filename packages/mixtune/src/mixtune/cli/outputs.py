@@ -350,7 +350,8 @@ def write_model(
     if (path := paths["model"]) is not None:
         model.save(path, metadata=plain({**metadata, "verdict": verdict, "rows": rows}))
     if (path := paths["report"]) is not None:
-        write_file(path, page_html(facts, title=title, settings=settings).encode())
+        # What the advice asks for is no setting of these models.
+        write_file(path, page_html(facts, title=title, settings=settings, advice="").encode())
     return {"verdict": verdict, **facts_document(facts), "written": dict(paths)}
 
 

@@ -411,8 +411,9 @@ class ComparedByFolds:
         return super().save(path, **options)  # type: ignore[misc]
 
     def _get_stored(self) -> dict[str, Any]:
-        stored = super()._get_stored()  # type: ignore[misc]
-        return {name: value for name, value in stored.items() if name not in _FORMER_ATTRIBUTES} | dict(self._former)
+        # What files of earlier versions hold is not made anew: of the scores of a classifier it would take long.
+        names = [name for name in self._stored_names() if name not in _FORMER_ATTRIBUTES]  # type: ignore[attr-defined]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)} | dict(self._former)
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         self._former = {name: values.pop(name) for name in _FORMER_ATTRIBUTES if name in values}
