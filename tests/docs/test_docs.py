@@ -38,6 +38,22 @@ LOADING_TAGS = {
 }
 
 
+#: Those who only build the site do not need torch.
+BUILD_WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+sys.meta_path.insert(0, NoTorch())
+from mkdocs.__main__ import cli
+
+cli()
+"""
+
+
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -128,9 +144,7 @@ def site(tmp_path_factory):
     # A copy, so that the build leaves nothing behind in the checkout.
     shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    # Those who only build the site do not need torch.
-    start = "import sys; sys.modules['torch'] = None; from mkdocs.__main__ import cli; cli()"
-    command = [sys.executable, "-c", start, "build", "--strict", "--site-dir", str(folder / "site")]
+    command = [sys.executable, "-c", BUILD_WITHOUT_TORCH, "build", "--strict", "--site-dir", str(folder / "site")]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"mkdocs build --strict failed:\n{result.stdout}{result.stderr}"
     return folder / "site"
