@@ -68,6 +68,7 @@ def test_a_method_no_better_than_the_mean_is_not_recommended():
     assert judged(methods(error=1.1, mean=1.0), 5).advice.startswith("Add focal rows before you rely on this model:")
     worse = judged(methods((1.05, 1.02, 1.09), error=1.1, mean=1.0), 20)
     assert "a fit to the focal rows alone is no better than predicting the mean" in worse.advice
+    assert (worse.method, worse.settings) == ("", {})
     assert "(log loss 1.1 against 1)" in judged(methods(error=1.1, mean=1.0), 20, metric="log loss").advice
 
 

@@ -132,7 +132,10 @@ def judged(
     first, better = _sentences(compared, rows, metric=metric, every=every)
     evidence = (_errors(compared, metric),)
     sentence = f"{first}{ending}. {better}".rstrip()
-    return Verdict(sentence, tone, evidence, _advice(compared, rows, best, metric), best)
+    # Where columns hardly predict anything, no method is recommended.
+    if warning := _against_mean(compared, best, rows, metric):
+        return Verdict(sentence, tone, evidence, warning, "")
+    return Verdict(sentence, tone, evidence, _advice(compared, rows, best), best)
 
 
 def _sentences(compared: Sequence[MethodFact], rows: int, *, metric: str, every: bool = False) -> tuple[str, str]:
@@ -231,10 +234,8 @@ def _errors(compared: Sequence[MethodFact], metric: str) -> str:
     return f"On rows that the fits have not seen, the {metric} is {', '.join(texts)}." if texts else ""
 
 
-def _advice(compared: Sequence[MethodFact], rows: int, best: str, metric: str) -> str:
+def _advice(compared: Sequence[MethodFact], rows: int, best: str) -> str:
     """What to do next."""
-    if warning := _against_mean(compared, best, rows, metric):
-        return warning
     known = next(each.reduction for each in compared if each.method == (OWN_ROWS if best == MIXTUNE else best))
     assert known is not None
     grade = graded(*known)
