@@ -167,8 +167,7 @@ def files(**tables: Table) -> Callable[[Path], Any]:
 
     def make(folder: Path) -> Any:
         paths = [write(folder / f"{name}.csv", table) for name, table in tables.items()]
-        read_training(paths, target="price")
-        return ()
+        return read_training(paths, target="price").notes
 
     return make
 
@@ -213,8 +212,12 @@ def _of_files() -> Iterator[Mistake]:
         return read_training(folder / "s.xls", **ROLES)
 
     yield Mistake(where, "an old Excel file", old, ("s.xls", "save it as"))
+    renamed = {**without("rooms"), "room": sales()["rooms"]}
     yield Mistake(
-        where, "files with other columns", files(north=sales(), south=without("rooms")), ('"rooms"', "ignore")
+        where, "a column of another name in a file", files(north=sales(), south=renamed), ('"rooms"', "ignore")
+    )
+    yield Mistake(
+        where, "a column that a file lacks", files(north=sales(), south=without("rooms")), ('"rooms"', "south.csv")
     )
     yield Mistake(
         where,
@@ -403,7 +406,7 @@ def _of_training() -> Iterator[Mistake]:
     yield Mistake(
         where,
         "a column far from zero",
-        lambda _: fit_table({**sales(), "size": [1e12 + size for size in sales()["size"]]}, **ROLES),
+        lambda _: fit_table({**sales(), "size": [1e14 + size for size in sales()["size"]]}, **ROLES),
         ('"size"', "subtract a constant"),
     )
     yield Mistake(
@@ -636,7 +639,7 @@ def _of_arrays() -> Iterator[Mistake]:
     yield Mistake(
         where,
         "a column far from zero",
-        lambda _: RegretOptimalRegressorCV().fit(X + np.array([0.0, 1e12]), y),
+        lambda _: RegretOptimalRegressorCV().fit(X + np.array([0.0, 2e13]), y),
         ("column 1", "subtract a constant"),
     )
 

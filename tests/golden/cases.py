@@ -2118,7 +2118,7 @@ def federated_sealed() -> Results:
     fixed_method = companion("federated").FixedMethod
     return {
         "predictive": federated_results(1),
-        "equal": federated_results(1, fixed=fixed_method(weights="equal", ridge=0.5, horizon=3)),
+        "equal": federated_results(1, fixed=fixed_method(weights="equal", ridge=0.5)),
     }
 
 
@@ -2205,10 +2205,8 @@ def federated_refusals() -> Results:
 @case("cryptography", "companion federated")
 def federated_study_as_text() -> Results:
     federated = companion("federated")
-    study = federated.Study.example()
     own = study_of(2, method="tuned")
     return {
-        "example": [recorded.stable(line) for line in study.to_toml().splitlines() if "expires" not in line],
         "own": own.to_toml(),
         "again": federated.Study.from_toml(own.to_toml()).fingerprint,
         "fingerprint": own.fingerprint,

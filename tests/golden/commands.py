@@ -551,17 +551,17 @@ SESSIONS: dict[str, Session] = {
             ),
             (
                 "combine",
-                "federate combine east.mxf south.mxf west.mxf --focal members/north.csv"
+                "federate combine q1.mxf east.mxf south.mxf west.mxf --focal members/north.csv"
                 " --key north.key"
                 " --out model.mixtune --report report.html",
             ),
             (
                 "combine two",
-                "federate combine east.mxf south.mxf --focal members/north.csv --key north.key --json",
+                "federate combine q1.mxf east.mxf south.mxf --focal members/north.csv --key north.key --json",
             ),
             (
                 "combine two only",
-                "federate combine east.mxf south.mxf --focal members/north.csv --key north.key --require-all",
+                "federate combine q1.mxf east.mxf south.mxf --focal members/north.csv --key north.key --require-all",
             ),
             ("predict", "predict model.mixtune members/east.csv --interval 0.9 --json"),
             ("inspect model", "inspect model.mixtune"),

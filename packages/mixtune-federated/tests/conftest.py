@@ -70,11 +70,7 @@ class Consortium:
         """The same method on all rows in one place."""
         from mixtune.estimators import RegretOptimalRegressor
 
-        fixed = self.study.fixed
-        held = {
-            name: getattr(fixed, name) for name in ("weights", "sharing", "ridge", "transfer", "stability", "horizon")
-        }
-        held |= changes
+        held = {"weights": self.study.fixed.weights, "ridge": self.study.fixed.ridge, **changes}
         sources = {name: rows for name, rows in self.sources.items() if names is None or name in names}
         X, y = self.focal
         model = RegretOptimalRegressor(self.study.feature_map, standardise=False, focal_name=self.study.focal, **held)

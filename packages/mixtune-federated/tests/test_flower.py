@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import ssl
 import sys
 import tomllib
-from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,10 +17,10 @@ from federate_command import run
 
 pytest.importorskip("cryptography")
 
+from flower_processes import exchange_on_this_machine
 from mixtune.errors import DataError
 from mixtune_federated import flower, read_message
 from mixtune_federated.flower import answer_request, make_client_app, make_server_app, run_exchanges
-from mixtune_federated.flower_local import make_certificates
 
 
 @pytest.fixture
@@ -104,20 +102,6 @@ def test_an_app_is_written_for_a_study(nodes, tmp_path):
         assert f"{name} = make_{module}_app()" in (app / f"{module}.py").read_text()
     with pytest.raises(DataError, match="needs the key"):
         run("flower-app", tmp_path / "b", *options[:2], "--key", settings["m1"]["key"], *options[4:])
-
-
-def test_certificates(tmp_path):
-    """The certificate of the trial SuperLink is accepted for the loopback interface, by those who know its signer."""
-    make_certificates(tmp_path)
-    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=tmp_path / "ca.crt")
-    server.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.pem")
-    pipes = [ssl.MemoryBIO() for _ in range(2)]
-    ends = client.wrap_bio(*pipes, server_hostname="127.0.0.1"), server.wrap_bio(*pipes[::-1], server_side=True)
-    for end in (0, 1, 0, 1):
-        with suppress(ssl.SSLWantReadError):
-            ends[end].do_handshake()
-    assert ends[0].version() == "TLSv1.3"
-    assert (tmp_path / "server.pem").stat().st_mode & 0o077 == 0
 
 
 class StandInMessage:
@@ -210,6 +194,10 @@ def test_apps(nodes, tmp_path, monkeypatch, capsys, library):
 def test_real_processes(nodes, tmp_path):
     """SuperLink with TLS, and nodes that authenticate themselves; where Flower is installed, which takes a minute."""
     pytest.importorskip("flwr")
-    found = json.loads(run("simulate", tmp_path, "--focal", "m0", "--target", "y", "--transport", "flower", "--json"))
-    assert found["missing"] == {}
-    assert found["difference"] < 1e-7
+    group, settings = nodes
+    members = {name: {part: given[part] for part in ("data", "key")} for name, given in settings.items()}
+    focal = members.pop("m0")
+    assert exchange_on_this_machine(tmp_path, focal=(focal["data"], focal["key"]), members=members, timeout=120) == {}
+    combined = group.coordinator().combine(sorted((tmp_path / "messages").glob("*.mxf")), require_all=True)
+    pooled = group.pooled(combined.names, sharing=combined.sharing)
+    np.testing.assert_allclose(group.model(combined, guard=False).coef_, pooled.coef_, rtol=1e-7)

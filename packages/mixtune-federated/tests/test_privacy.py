@@ -126,11 +126,11 @@ def test_the_budget_is_kept_in_the_ledger(consortium, tmp_path):
     sites, request = ask()
     answer = sites["m1"].answer(request)
     ledger = Ledger(tmp_path / "m1.ledger")
-    assert ledger.spent(sites["m1"].data) == 5.0
+    assert ledger.spent(sites["m1"].people) == 5.0
     # The same request again gets the same answer: other noise would average out. It costs nothing more.
     again = group.site("m1", policy, ledger).answer(request)
     assert again.content == answer.content
-    assert Ledger(tmp_path / "m1.ledger").spent(sites["m1"].data) == 5.0
+    assert Ledger(tmp_path / "m1.ledger").spent(sites["m1"].people) == 5.0
     sites, request = ask()
     with pytest.raises(RefusedError, match="3 is left of the budget"):
         sites["m1"].answer(request)
@@ -159,12 +159,12 @@ def test_a_full_disk_loses_no_budget_and_releases_nothing_twice(consortium, tmp_
             group.site("m1", ledger=Ledger(book)).answer(request).save(out)
         assert not out.exists()
         assert (book.read_bytes() == before) == (spent == 0.0)
-        assert Ledger(book).spent(sites["m1"].data) == spent
+        assert Ledger(book).spent(sites["m1"].people) == spent
     monkeypatch.undo()
     # There is room again: the answer that was never sent, with its noise.
     answers = [group.site("m1", ledger=Ledger(book)).answer(request) for _ in range(2)]
     assert answers[0].content == answers[1].save(out).read_bytes()
-    assert Ledger(book).spent(sites["m1"].data) == group.study.privacy.epsilon
+    assert Ledger(book).spent(sites["m1"].people) == group.study.privacy.epsilon
     assert len(book.read_text().splitlines()) == 2
 
 

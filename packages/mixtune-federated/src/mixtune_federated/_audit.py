@@ -13,10 +13,9 @@ from mixtune_federated._site import Site
 
 #: What the arrays of an answer are; what is not here is described by its name.
 ARRAYS = {
-    "gram": "sums of squares and products of the features and the constant",
+    "gram": "sums of squares and products of the features and the constant, the number of rows among them",
     "cross": "sums of products of the features with the target",
     "square": "the sum of squares of the target",
-    "count": "the number of rows",
     "shift": "means of the features",
     "level": "the mean of the target",
     "squares": "mean products of the candidates' residuals",
@@ -25,12 +24,11 @@ ARRAYS = {
     "finite": "which candidates can do without each row",
     "own_digest": "a hash of the own mask",
     "masked": "sums under masks: random numbers to whoever lacks one of the masks, a total to the coordinator",
-    "public": "a public key for masks",
+    "public": "two public keys for masks",
     "signature": "its signature",
     "boxes": "shares of a key, each sealed to another member",
     "own_boxes": "shares of a mask, each sealed to another member",
-    "shares": "shares of the keys of members that are gone",
-    "own_shares": "shares of the masks of members that took part",
+    "shares": "shares of the keys of members that are gone, and of the own masks of those that took part",
 }
 
 
@@ -40,7 +38,7 @@ MEANINGS = {
     "ranks": "from this follow the spread of the rows and of the target",
     "parts": "from this follows the same for the drawn rows",
     "plays": "from this follows how well candidates predict these rows; forged candidates could tell about single rows",
-    "keys": "from this follows how large the sums are and, with a score, how well the own model fits the focal rows",
+    "keys": "with a score, from this follows how well the own model fits the focal rows",
     "sums": "from this follows the total over all members, and nothing about this one while enough of them are honest",
     "shares": "from this follow masks of members that are gone, or that took part, never both of one member",
     "terms": "from this follows a total over all members' models",
@@ -52,7 +50,7 @@ def audit(message: Message, key: Key, site: Site | None = None) -> list[str]:
     """What an answer says that this key made, who reads it, and with the rows, how few people that is about."""
     values, arrays = message.reopened(key)
     readers, sizes = ", ".join(message.header["recipients"]), Counter[str]()
-    told = {name: value for name, value in values.items() if name not in ("map_hash", "transcript")}
+    told = {name: value for name, value in values.items() if name != "transcript"}
     lines = [f"{readers} reads {name} = {value}" for name, value in told.items()]
     for name, array in arrays.items():
         known = [part for part in name.split(".") if part in ARRAYS]

@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+import numpy as np
 import typer
 
-from mixtune import checks
+import mixtune_federated
 from mixtune.cli import inputs as reading
 from mixtune.cli import outputs
 from mixtune.errors import DataError, ParameterError
+from mixtune_federated import (
+    Combined,
+    Coordinator,
+    FeatureSpec,
+    FixedMethod,
+    Key,
+    Ledger,
+    Limits,
+    Message,
+    Policy,
+    Privacy,
+    Site,
+    Study,
+    audit,
+    check_name,
+    check_not_kept,
+    key_path,
+    read_message,
+)
+from mixtune_federated._site import answer_request
 from mixtune_federated._types import Values
-
-if TYPE_CHECKING:
-    from mixtune_federated import Combined, Key, Policy, Site, Study
-    from mixtune_federated.folder import Faults
+from mixtune_federated.flower import write_app
 
 federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows and send sums, as files.")
 study_app = typer.Typer(no_args_is_help=True, help="Plan a study, join it, check it.")
@@ -36,7 +57,7 @@ _NEW_KEY_HELP = "Where to write the new key; by default NAME.key in the folder o
 _CHECK_HELP = "Check these rows against the study and the default policy."
 _IDENTIFIER_HELP = "The column that says whose a row is; it stays here, and people are counted by it."
 _LEDGER_HELP = "Record of past releases; by default NAME.ledger in the folder of the study."
-_ANSWERS_HELP = "The answers, .mxf; requests beside them are found."
+_MESSAGES_HELP = "The requests and answers so far, .mxf."
 
 
 @dataclass(frozen=True)
@@ -64,8 +85,6 @@ class StudySettings:
 
     def new_study(self, like: Sequence[Path], **about: Any) -> Study:
         """A study of tables like these."""
-        from mixtune_federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
-
         return Study.new(
             like,
             level=self.level,
@@ -91,25 +110,6 @@ class ResultOptions:
     def check(self, inputs: Sequence[Path] = ()) -> None:
         """Check before any work that the files can be written."""
         _check_outputs({"--out": self.out, "--report": self.report}, force=self.force, inputs=inputs)
-
-
-@dataclass(frozen=True)
-class TrialOptions:
-    """How the messages of a trial are carried, and what goes wrong in it."""
-
-    transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files"
-    processes: Annotated[int, typer.Option(help="Maximum number of processes, which the members share.", min=1)] = 8
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0
-    kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None
-    slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None
-    policy: PolicyFile = None
-
-    def faults(self, members: Collection[str]) -> Faults:
-        """What goes wrong, for members that there are."""
-        from mixtune_federated.folder import Faults
-
-        deaths = {name: int(value) for name, value in _pairs(self.kill, members, "--kill").items()}
-        return Faults(deaths, _pairs(self.slow, members, "--slow"))
 
 
 @study_app.command("new")
@@ -147,8 +147,6 @@ def study_join(
     data: Annotated[Path | None, typer.Option(help="Check these rows against the study.")] = None,
 ) -> None:
     """Make a key for a member and pin its public half in the study. The key file never leaves the member."""
-    from mixtune_federated import Key, Study, check_name
-
     found = Study.load(study)
     if data is not None:
         found.read(data)
@@ -175,8 +173,6 @@ def study_check(
     as_json: reading.AsJson = False,
 ) -> None:
     """Show what was agreed on, and the fingerprint to compare over the telephone."""
-    from mixtune_federated import Policy, Study
-
     found = Study.load(study)
     found.check()
     if data is not None:
@@ -192,7 +188,9 @@ def study_check(
 @federate.command()
 def ask(
     study: StudyFile,
-    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The answers so far, .mxf.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="The requests and answers so far, .mxf.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where to write the request.")] = Path("q.mxf"),
     focal: Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")] = None,
     key: KeyFile = None,
@@ -200,8 +198,6 @@ def ask(
     force: reading.Force = False,
 ) -> None:
     """Write the next request: the first one, or the one that follows from the requests and answers so far."""
-    from mixtune_federated import Coordinator, Study
-
     _check_outputs({"--out": out}, force=force, inputs=[study, *(files or [])])
     found = Study.load(study)
     coordinator = Coordinator(found, focal, _key(key, study, found.focal), policy=_policy(policy))
@@ -228,8 +224,6 @@ class MemberFiles:
 
     def site(self, data: Path) -> Site:
         """The member, with its rows."""
-        from mixtune_federated import Ledger, Site, Study
-
         own = _key(self.key, self.study)
         book = Ledger(self.ledger or self.study.parent / f"{own.name}.ledger")
         policy = _policy(self.policy)
@@ -264,8 +258,6 @@ def audit_answers(
     as_json: reading.AsJson = False,
 ) -> None:
     """Show what answers reveal, to whom, and about how few people, before they are sent."""
-    from mixtune_federated import audit, read_message
-
     site, lines = None if data is None else own.site(data), dict[str, list[str]]()
     for path in files:
         lines[str(path)] = audit(read_message(path), _key(own.key, own.study), site if path == files[-1] else None)
@@ -286,8 +278,6 @@ def inspect_message(
 
     With --study, a file that its sender did not sign is refused.
     """
-    from mixtune_federated import Study, read_message
-
     found, checked = read_message(message), "the signature was not checked; pass --study to check it"
     if study is not None:
         found.check(Study.load(study).card(found.sender))
@@ -302,14 +292,12 @@ def inspect_message(
 @federate.command()
 @reading.with_groups
 def combine(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_ANSWERS_HELP)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_MESSAGES_HELP)],
     focal: FocalRows,
     own: StudyFiles,
     result: ResultOptions,
 ) -> None:
     """Fit the focal member's model from the answers."""
-    from mixtune_federated import Coordinator, Study
-
     result.check([*files, focal])
     found = Study.load(own.study)
     coordinator = Coordinator(found, focal, _key(own.key, own.study, found.focal))
@@ -328,9 +316,6 @@ def flower_app(
     force: reading.Force = False,
 ) -> None:
     """Write a Flower app for "flwr run" that carries the messages of a study; paths are those of this machine."""
-    from mixtune_federated import Coordinator, Study, key_path
-    from mixtune_federated.flower import write_app
-
     if (folder / "pyproject.toml").exists() and not force:
         raise ParameterError(f"{folder} holds a project; choose another folder, or --force to replace it")
     found = Study.load(own.study)
@@ -349,24 +334,43 @@ def simulate(
     target: reading.Target,
     settings: StudySettings,
     result: ResultOptions,
-    trial: TrialOptions,
+    processes: Annotated[int, typer.Option(help="Maximum number of processes, which the members share.", min=1)] = 8,
+    policy: PolicyFile = None,
 ) -> None:
-    """Run a whole study on this machine, with a process for each member, and compare it with the pooled computation.
+    """Run a whole study on this machine, with processes for its members, and compare it with the pooled computation.
 
     Examples:
 
     mixtune federate simulate schools/ --focal school-1 --target normexam --level 2 --json
     """
-    checks.check_choice("transport", trial.transport, ("files", "flower"))
-    if trial.transport == "flower" and (trial.kill or trial.slow):
-        raise ParameterError("--kill and --slow go with --transport files; leave them out")
     result.check()
     tables = _tables(folder, focal)
-    faults, begin = trial.faults(tables), time.perf_counter()
+    begin = time.perf_counter()
     like = [tables[focal], *(path for name, path in tables.items() if name != focal)]
     study = settings.new_study(like, target=target, focal=focal, name=folder.resolve().name)
-    with outputs.progress_bar(6 if trial.transport == "files" else 6 + len(tables)) as step:
-        combined = _simulated(study, tables, trial, faults, step=step, require_all=result.require_all)
+    keys = {name: Key.generate(name) for name in tables}
+    study = study.joined(*(key.card for key in keys.values()))
+    coordinator = Coordinator(study, tables[focal], keys[focal], policy=_policy(policy))
+    with outputs.progress_bar(6) as step, tempfile.TemporaryDirectory() as place:
+        where, rules = study.save(Path(place) / "study.toml"), {} if policy is None else {"policy": policy}
+        nodes = {name: {"study": where, "data": tables[name], **rules} for name in study.sources}
+        for name, node in nodes.items():
+            node["key"] = keys[name].save(where.with_name(f"{name}.key"))
+        # A server that has imported everything forks the members: each of them would take seconds to import it again.
+        context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+        if hasattr(context, "set_forkserver_preload"):
+            context.set_forkserver_preload(["mixtune_federated", "pandas"])
+        with ProcessPoolExecutor(min(processes, len(nodes)), mp_context=context) as pool:
+
+            def exchange(request: Message, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
+                step(f"Exchange {request.step}")
+                replies = pool.map(partial(answer_request, request.content), [nodes[name] for name in names])
+                told = dict(zip(names, replies))
+                refused = {name: reply["refused"] for name, reply in told.items() if "refused" in reply}
+                return [read_message(reply["file"]) for reply in told.values() if "file" in reply], refused
+
+            messages = coordinator.run(exchange)
+        combined = coordinator.combine(messages, require_all=result.require_all)
         step("Comparing with the pooled computation")
         seconds = time.perf_counter() - begin
         document = _finish(combined, tables[focal], result)
@@ -374,54 +378,11 @@ def simulate(
     _show(document, result)
 
 
-def _simulated(
-    study: Study,
-    tables: dict[str, Path],
-    trial: TrialOptions,
-    faults: Faults,
-    *,
-    step: Callable[[str], None],
-    require_all: bool,
-) -> Combined:
-    """All exchanges of a study on this machine, with processes for its members, or carried by Flower."""
-    from mixtune_federated import Coordinator, Key
-    from mixtune_federated.folder import Folder, exchange_by_processes
-
-    keys = {name: Key.generate(name) for name in tables}
-    study = study.joined(*(key.card for key in keys.values()))
-    coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(trial.policy))
-    with tempfile.TemporaryDirectory() as place:
-        folder = Folder(Path(place))
-        study.save(folder.path / "study.toml")
-        for name in tables if trial.transport == "flower" else study.sources:
-            keys[name].save(folder.key_path(name))
-        options: Values = {"timeout": trial.timeout, "step": step}
-        if trial.transport == "files":
-            own = {name: tables[name] for name in study.sources}
-            options |= {"processes": trial.processes, "policy": _policy(trial.policy), "faults": faults}
-            with exchange_by_processes(folder, own, **options) as exchange:
-                messages: list[Any] = coordinator.run(exchange, require_all=require_all)
-        else:
-            from mixtune_federated.flower_local import exchange_on_this_machine
-
-            rules = {} if trial.policy is None else {"policy": trial.policy.resolve()}
-            members = {
-                name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()
-            }
-            focal = members.pop(study.focal)
-            options |= {"focal": (focal["data"], focal["key"]), "members": members}
-            coordinator.rejected |= exchange_on_this_machine(folder.path, **options)
-            messages = sorted((folder.path / "messages").glob("*.mxf"))
-        return coordinator.combine(messages, require_all=require_all)
-
-
 def _finish(combined: Combined, focal: Path, result: ResultOptions) -> Values:
     """The model, its files, and what there is to say."""
-    from mixtune_federated import FederatedRegressor
-
     study = combined.study
     rows = study.read(focal)
-    model = FederatedRegressor.from_study(study).fit(rows.X, rows.y, sources=combined)
+    model = mixtune_federated.FederatedRegressor.from_study(study).fit(rows.X, rows.y, sources=combined)
     counts = {study.focal: len(rows.y)}
     if study.level == 1:
         counts |= {name: moments.count for name, moments in combined.moments.items()}
@@ -443,15 +404,11 @@ def _finish(combined: Combined, focal: Path, result: ResultOptions) -> Values:
 
 def _difference(combined: Combined, tables: dict[str, Path]) -> float:
     """The largest difference of coefficients from the pooled computation, relative to the largest of them."""
-    import numpy as np
-
-    from mixtune_federated import FederatedRegressor, pooled_twin
-
     study = combined.study
     rows = {name: study.read(tables[name]) for name in (study.focal, *combined.names)}
     focal = rows.pop(study.focal)
-    ours = FederatedRegressor.from_study(study, guard=False).fit(focal.X, focal.y, sources=combined)
-    pooled = pooled_twin(combined, focal, rows)
+    ours = mixtune_federated.FederatedRegressor.from_study(study, guard=False).fit(focal.X, focal.y, sources=combined)
+    pooled = mixtune_federated.pooled_twin(combined, focal, rows)
     mine, theirs = (np.append(each.coef_, each.intercept_) for each in (ours, pooled))
     return float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs)))
 
@@ -485,24 +442,8 @@ def _tables(folder: Path, focal: str) -> dict[str, Path]:
     return found
 
 
-def _pairs(given: list[str] | None, names: Collection[str], option: str) -> dict[str, float]:
-    """Options such as NAME=3, for members that there are."""
-    found = {}
-    for pair in given or ():
-        name, _, value = pair.rpartition("=")
-        if name not in names:
-            raise ParameterError(f"{option} {pair}: there is no member {name!r}; write NAME=NUMBER")
-        try:
-            found[name] = float(value)
-        except ValueError as error:
-            raise ParameterError(f"{option} {pair}: {value!r} is not a number; write NAME=NUMBER") from error
-    return found
-
-
 def _check_outputs(paths: dict[str, Path | None], *, force: bool, inputs: Sequence[Path]) -> None:
     """Refuse places where nothing can be written, or where a key or a ledger is."""
-    from mixtune_federated import check_not_kept
-
     outputs.check_outputs(paths, force=force, inputs=inputs)
     for path in paths.values():
         if path is not None:
@@ -510,12 +451,8 @@ def _check_outputs(paths: dict[str, Path | None], *, force: bool, inputs: Sequen
 
 
 def _policy(path: Path | None) -> Policy:
-    from mixtune_federated import Policy
-
     return Policy() if path is None else Policy.load(path)
 
 
 def _key(path: Path | None, study: Path, name: str = "") -> Key:
-    from mixtune_federated import Key, key_path
-
     return Key.load(path or key_path(study.parent, name))

@@ -6,28 +6,25 @@ request or the result follows.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from mixtune import checks, files
 from mixtune.choice import RemoteTasks, SummedSources, SummedTask
-from mixtune.data import CsvFormat
 from mixtune.errors import DataError, MixtuneError
 from mixtune.moments import LocalModel, Moments, Origin, Rows
 from mixtune.weights import PredictiveWeights
 from mixtune_federated import _masks as masks
 from mixtune_federated import _sums as sums
 from mixtune_federated import _tuned as tuned
-from mixtune_federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
+from mixtune_federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
 from mixtune_federated._messages import (
     CONTENT_FORM,
     STEPS,
@@ -36,14 +33,12 @@ from mixtune_federated._messages import (
     read_message,
 )
 from mixtune_federated._policy import Policy, RefusedError
-from mixtune_federated._privacy import private_exponent, private_moments
+from mixtune_federated._privacy import private_length, private_moments
 from mixtune_federated._study import Study
 from mixtune_federated._types import Arrays, Content, File, Floats, Values
 
 #: What is sent of candidates for a validation task.
 _SENT = ("heads", "quadratics")
-#: Powers of two by which sums of one member may exceed what is usual.
-LARGER = 20
 #: Sets of shares that are tried where some are wrong.
 MOST_TRIED = 1000
 #: Numbers that order sources.
@@ -142,14 +137,12 @@ class Coordinator:
     Parameters
     ----------
     study : Study
-    rows : table, path or Rows, optional
-        The focal rows; sums over them are sent to the members where weights depend on scores.
-    key : Key, optional
-        The focal member's; by default the one in the folder that the study was read from.
+    rows : table, path or Rows, or None
+        The focal rows, which not all steps need; sums over them are sent to the members where weights depend on scores.
+    key : Key
+        The focal member's.
     policy : Policy, optional
         The focal member's rules for its own sums.
-    csv : CsvFormat
-        How a CSV file is written; detected by default.
 
     Examples
     --------
@@ -159,26 +152,23 @@ class Coordinator:
     def __init__(
         self,
         study: Study,
-        rows: Any = None,
-        key: Key | None = None,
+        rows: Any,
+        key: Key,
         *,
         policy: Policy | None = None,
-        csv: CsvFormat | None = None,
     ) -> None:
         study.check()
         self.study, self.policy = study, policy or Policy()
-        if key is None and study.folder is not None:
-            key = Key.load(key_path(study.folder, study.focal))
-        if key is None or key.name != study.focal or study.card(study.focal) != key.card:
+        if key.name != study.focal or study.card(study.focal) != key.card:
             raise DataError(f'the coordinator needs the key of "{study.focal}", as the study pins it', code="wrong-key")
         self.key = key
-        self.inputs: Rows | None = None if rows is None else study.read(rows, csv=csv)
+        self.inputs: Rows | None = None if rows is None else study.read(rows)
         #: Answers that were left out, and why.
         self.rejected: dict[str, str] = {}
         self._sent: list[Message] = []
         self._cache: dict[Any, Any] = {}
 
-    def run(self, exchange: Exchange, *, require_all: bool = False) -> list[Message]:
+    def run(self, exchange: Exchange) -> list[Message]:
         """Ask until nothing is left to ask; returns the answers. Members that are missing are kept in ``rejected``.
 
         Parameters
@@ -186,8 +176,6 @@ class Coordinator:
         exchange
             Called with a request and the names of the members that are to answer it; gives the answers, and why other
             members are missing.
-        require_all : bool
-            Refuse to go on without a member.
         """
         messages: list[Message] = []
         while True:
@@ -201,8 +189,6 @@ class Coordinator:
             answers, lost = exchange(request, names)
             self.rejected |= lost
             messages += answers
-            if lost and require_all:
-                raise _missing_error(*next(iter(lost.items())))
             if not answers:
                 first = next(iter(lost.values()), "nobody was asked")
                 raise DataError(
@@ -218,7 +204,7 @@ class Coordinator:
         to, says, spec, arrays = getattr(self, f"_ask_{asked}")(known)
         header: Values = {"kind": "request", "step": STEPS[asked], "public": {"ask": asked}, "file": file}
         # The coordinator reads its own requests again when it combines.
-        made = study.write(self.key, (*to, study.focal), says, {"ask": asked, **spec}, arrays=arrays, **header)
+        made = study.write(self.key, (*to, study.focal), says, spec, arrays=arrays, **header)
         self._sent.append(made)
         return made
 
@@ -239,13 +225,14 @@ class Coordinator:
         return self.study.sources, ["a request for sums, sealed to the coordinator"], {}, {}
 
     def _ask_keys(self, known: _Log) -> _Question:
-        study, says, arrays = self.study, ["a request for keys and sizes"], Values()
+        study, says, arrays = self.study, ["a request for keys"], Values()
         if study.scored:
             inputs = self._inputs()
             self.policy.check_rows(inputs, study.n_features, study.encoder.names)
             says.append(f'sums over the {len(inputs.y)} rows of "{study.focal}", for members to score their models on')
             arrays = sums.moment_arrays(self._focal.moments)
-        return study.sources, says, {}, arrays
+        rows = {"rows": len(self._inputs().y)} if study.tuned_by_sums else {}
+        return study.sources, says, rows, arrays
 
     def _ask_sums(self, known: _Log) -> _Question:
         study, told = self.study, self._usable_keys(known)
@@ -255,13 +242,9 @@ class Coordinator:
             raise DataError(f"{lacking}; wait for {_listed(self._missing(told))}", code="few-answers")
         roster = [name for name in study.sources if name in told]
         weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
-        exponents = {"private": private_exponent(len(roster))}
-        if study.level == 2:
-            found = [told[name][0]["magnitudes"] for name in roster]
-            largest = {block: max(int(each[block]) for each in found) for block in sums.BLOCKS[:-1]}
-            exponents = {block: masks.best_exponent(size, len(roster)) for block, size in largest.items()}
-        spec: Values = {"first": known.last.digest, "roster": roster, "exponents": exponents}
+        spec: Values = {"first": known.last.digest, "roster": roster}
         spec |= {"weights": [weights[name] for name in roster], "focal_weight": weights[study.focal]}
+        spec["spares"] = [told[name][0]["spares"] for name in roster]
         public, signed = (np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature"))
         says = [f"a request for a masked sum over {len(roster)} members, their weights and their keys"]
         return roster, says, {**spec, "sharing": sharing}, {"mask_keys": public, "mask_signatures": signed}
@@ -272,42 +255,27 @@ class Coordinator:
 
         def read(name: str, spec: Values, arrays: Arrays) -> Content:
             boxes = len(study.neighbours(name)), masks.BOX_BYTES
-            shapes: masks.Shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": boxes}
+            shapes: masks.Shapes = {"public": (masks.KEYS_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": boxes}
             shapes |= {"own_boxes": boxes, "own_digest": (KEY_BYTES,)} if study.limits.confirm else {}
             if not masks.has_bytes(arrays, shapes):
                 raise DataError("it sent no keys for masks")
             public, signature = (arrays[part].tobytes() for part in ("public", "signature"))
-            if not study.card(name).verifies(masks.key_text(study, request.digest, name, public), signature):
+            text = masks.key_text(study, request.digest, name, public, spec.get("spares") is True)
+            if not study.card(name).verifies(text, signature):
                 raise DataError("it did not sign its key for masks")
-            if study.level == 2 and not _are_magnitudes(spec.get("magnitudes")):
-                raise DataError("it sent no sizes of its sums")
             if study.scored and not _is_score(spec.get("score")):
                 raise DataError("it sent no score that a model can have")
             return spec, arrays
 
-        found = self._read(known, request, read)
-        return found if study.level == 3 else self._of_like_size(found)
-
-    def _of_like_size(self, told: _Answers) -> _Answers:
-        """Those whose sums are not so much larger than the others' that these would vanish in rounding."""
-        found = dict(told)
-        for block in sums.BLOCKS[:-1]:
-            sizes = {name: spec["magnitudes"][block] for name, (spec, _) in told.items()}
-            usual = float(np.median(list(sizes.values()))) if sizes else 0.0
-            for name, size in sizes.items():
-                if size > usual + LARGER and found.pop(name, None) is not None:
-                    self.rejected[name] = f"its sums are more than 2^{LARGER} times as large as those of the others"
-        return found
+        return self._read(known, request, read)
 
     def _ask_shares(self, known: _Log) -> _Question:
         spec, arrays = known.last.open(self.key)
         dropped = self._dropped(known)
         alive = [name for name in spec["roster"] if name not in dropped]
         first = self._read(known, known.requests[0])
-        boxes = [first[name][1]["boxes"] for name in dropped]
-        held = {**arrays, "boxes": np.stack(boxes) if boxes else np.zeros((0, 0, masks.BOX_BYTES), dtype=np.uint8)}
-        if self.study.limits.confirm:
-            held["own_boxes"] = np.stack([first[name][1]["own_boxes"] for name in alive])
+        opened = masks.opened_secrets(self.study, spec["roster"], dropped)
+        held = {**arrays, "boxes": np.stack([first[name][1][kind] for name, kind in opened.items()])}
         told = {"second": spec, "second_digest": known.last.digest, "dropped": dropped}
         gone = f"{', '.join(dropped)}, who dropped out" if dropped else "those who took part"
         return alive, [f"a request for shares of the masks of {gone}"], told, held
@@ -359,6 +327,8 @@ class Coordinator:
     def _ask_trials(self, known: _Log) -> _Question:
         if (blocks := self._further_sum(known, "terms")) is None:
             raise _nothing_left("a member did not answer, so the last step is left out")
+        if sum(known.request("sums").open(self.key)[0]["spares"]) < self.policy.least_sources:
+            raise _nothing_left("too few members have rows for a validation task")
         says = ["sums over all members' models, and a request for masked sums of residuals in validation tasks"]
         return self._ask_further(known, says, files.joined_arrays({"terms": blocks}))
 
@@ -390,12 +360,11 @@ class Coordinator:
             return None
         spec, arrays = request.open(self.key)
         told = masks.Announcement.read(self.study, spec["second"], arrays)
-        answers, transcript = self._read(known, request), masks.later_transcript(told, spec, arrays).hex()
+        answers, transcript = self._read(known, request), masks.later_transcript(told, asked, spec, arrays).hex()
         if set(answers) != set(told.roster):
             return None
-        sizes, count = tuned.masked_sizes(asked, self.study.n_features + 1), len(answers)
-        total = _sum_masked(answers, sum(sizes.values()), transcript)
-        return sums.decode(total, sizes, tuned.exponents(asked, count), count, fine=True)
+        sizes = tuned.further_sizes(asked, self.study.n_features + 1)
+        return masks.decode(_sum_masked(answers, masks.length(sizes), transcript), sizes, len(answers))
 
     def _moments_of(self, known: _Log) -> tuple[dict[str, Moments], Origin]:
         """The members' moments about a common point, in the order of the study, and the point.
@@ -467,8 +436,7 @@ class Coordinator:
         Parameters
         ----------
         messages
-            Answers, as messages, bytes or paths. Requests that this object did not make itself are looked for beside
-            the files and in the folder of the study, or can be passed, too.
+            Answers, as messages, bytes or paths, and the requests that this object did not make itself.
         require_all : bool
             Refuse to go on without a member; by default those that are missing are named.
         """
@@ -480,12 +448,13 @@ class Coordinator:
             found = self._combine_moments(known)
         elif asked in ("sums", "shares", "terms", "trials"):
             found = self._combine_masked(known)
-            if self.study.method == "tuned" and self.study.level == 2:
+            if self.study.tuned_by_sums:
                 found = self._with_terms(known, found)
         else:
             raise DataError("the answers so far are the first of two exchanges; ask for the sums next")
         if require_all and found.missing:
-            raise _missing_error(*next(iter(found.missing.items())))
+            name, why = next(iter(found.missing.items()))
+            raise DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
         return found
 
     def _combine_moments(self, known: _Log) -> Combined:
@@ -502,30 +471,28 @@ class Coordinator:
         spec, arrays = second.open(self.key)
         told = masks.Announcement.read(study, spec, arrays)
         answers = self._read(known, second)
-        sizes = sums.sizes(study.n_features, study.level)
-        count = sum(sizes.values())
+        sizes = sums.sizes(study.n_features)
+        count = private_length(study.n_features) if study.level == 3 else masks.length(sizes)
         alive = [name for name in told.roster if name in answers]
         total = _sum_masked(answers, count, told.transcript.hex())
         dropped = [name for name in told.roster if name not in answers]
         if dropped or study.limits.confirm:
             total = total + self._leftover_masks(known, told, dropped, alive, count)
-        blocks = sums.decode(total, sizes, told.exponents, len(alive))
         if study.level == 3:
-            moments = private_moments(study, blocks["private"], len(told.roster))
+            moments = private_moments(study, total, len(told.roster), len(alive))
             return self._combined(known, tuple(alive), moments={MEMBERS: moments})
+        blocks = masks.decode(total, sizes, len(alive))
         shared = sum(told.weights[name] for name in alive)
-        gram = sums.full_gram(blocks["gram"], study.n_features + 1) / shared
-        cross, square = blocks["cross"] / shared, float(blocks["square"][0]) / shared
         remedy = "masks do not tell whose are wrong: start again, with fewer members or at level 1"
-        sums.check_sums(gram, cross, square, "the sums over all members", remedy)
-        rows = max(round(float(gram[-1, -1])), 1)
+        gram, cross, square, head = (block / shared for block in blocks.values())
+        mean = sums.checked_sums(gram, cross, square, "the sums over all members", remedy)
         kept = {name: told.weights[name] for name in alive}
         everyone = told.focal_weight + shared
         weights = {study.focal: told.focal_weight / everyone, **{name: w / everyone for name, w in kept.items()}}
         first = self._read(known, known.requests[0])
         scores = {name: float(first[name][0]["score"]) for name in alive if "score" in first.get(name, ({}, {}))[0]}
         made: Values = {"sharing": spec.get("sharing")}
-        made |= {"total": Moments(rows, gram, cross, max(square, 0.0)), "head": blocks["head"] / shared}
+        made |= {"total": mean.divided(1 / study.target_scale), "head": head * study.target_scale}
         return self._combined(known, tuple(alive), weights=weights, scores=scores, **made)
 
     def _with_terms(self, known: _Log, found: Combined) -> Combined:
@@ -547,21 +514,20 @@ class Coordinator:
             gone = f"{checks.quoted(dropped)} took part in the first exchange and did not answer the second"
             why = gone if dropped else "members have not confirmed who took part"
             raise DataError(f"{why}; ask again, for shares of masks", code="dropped", members=tuple(dropped))
-        shapes: masks.Shapes = {"shares": (len(dropped), masks.SHARE_BYTES)}
-        if study.limits.confirm:
-            shapes["own_shares"] = (len(alive), masks.SHARE_BYTES)
+        opened = masks.opened_secrets(study, told.roster, dropped)
+        shapes: masks.Shapes = {"shares": (len(opened), masks.SHARE_BYTES)}
         answers = {name: each for name, (_, each) in self._read(known, third).items() if masks.has_bytes(each, shapes)}
         total: Any = np.zeros(count, dtype=np.uint64)
-        first = self._read(known, known.requests[0]) if study.limits.confirm else {}
-        for row, name in enumerate(alive if study.limits.confirm else ()):
-            shares = {each: arrays["own_shares"][row].tobytes() for each, arrays in answers.items()}
-            seed = self._recovered(name, shares, hashed, first[name][1]["own_digest"].tobytes())
-            total = total - masks.own_mask(seed, told.transcript, count)
-        for row, name in enumerate(dropped):
+        first = self._read(known, known.requests[0])
+        for row, (name, kind) in enumerate(opened.items()):
             shares = {each: arrays["shares"][row].tobytes() for each, arrays in answers.items()}
-            private = self._recovered(name, shares, public_of, told.public[name])
+            if kind == "own_boxes":
+                seed = self._recovered(name, shares, hashed, first[name][1]["own_digest"].tobytes())
+                total = total - masks.own_mask(seed, told.transcript, count)
+                continue
+            private = self._recovered(name, shares, public_of, told.public[name][:KEY_BYTES])
             neighbours = [study.sources[place] for place in study.neighbours(name)]
-            others = {study.sources.index(each): told.public[each] for each in neighbours if each in alive}
+            others = {study.sources.index(each): told.public[each][:KEY_BYTES] for each in neighbours if each in alive}
             total = total + masks.mask_of(study.sources.index(name), private, others, told.transcript, count)
         return total
 
@@ -593,30 +559,23 @@ class Coordinator:
     def _weigh(self, roster: Sequence[str], told: Values) -> tuple[dict[str, float], float | None]:
         """Weights of the focal member and the roster by the rule of the study, and what sharing they are from.
 
-        Where the study leaves the sharing open, it starts at the leave-one-out error of the focal model, and doubles
-        until the weights hide each member: few members resemble the focal one, and a sum over them tells too much.
+        The sharing starts at the leave-one-out error of the focal model, and doubles until the weights hide each
+        member: few members resemble the focal one, and a sum over them tells too much.
         """
-        study = self.study
-        names = [study.focal, *roster]
-        if not study.scored:
+        names = [self.study.focal, *roster]
+        if not self.study.scored:
             return dict.fromkeys(names, 1.0 / len(names)), None
         scores = np.array([self._focal.score(self._focal.moments), *(float(told[name]["score"]) for name in roster)])
         scores = np.where(np.isfinite(scores), scores, np.inf)
-        given = study.fixed.sharing
         # So many that the sum still hides each of them when some drop out.
-        wanted = min(self.policy.least_sources + study.limits.drop_outs, len(roster))
-        policy = replace(self.policy, least_sources=wanted) if given is None else self.policy
-        sharing = (self._sharing() or 1.0) if given is None else given
+        wanted = min(self.policy.least_sources + self.study.limits.drop_outs, len(roster))
+        policy, sharing = replace(self.policy, least_sources=wanted), self._sharing() or 1.0
         for _ in range(DOUBLINGS):
             weights = dict(zip(names, PredictiveWeights(sharing).of_errors(scores, focal=0).tolist()))
-            try:
+            with suppress(RefusedError):
                 policy.check_weights({name: weights[name] for name in roster})
-            except RefusedError:
-                if given is not None:
-                    raise
-                sharing *= 2
-            else:
                 return weights, sharing
+            sharing *= 2
         raise DataError("no weights hide the members from each other; set weights to equal in the study")
 
     def _sharing(self) -> float:
@@ -627,20 +586,16 @@ class Coordinator:
 
     def _log(self, messages: Iterable[Message | File | bytes]) -> _Log:
         """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
-        given, found = list(messages), {message.digest: message for message in self._sent}
+        found = {message.digest: message for message in self._sent}
         study, most = self.study, self.study.limits.message_bytes
-        for source in given:
+        for source in messages:
             message = source if isinstance(source, Message) else read_message(source, most_bytes=most)
             found[self._checked(message).digest] = message
-        if lost := _without_requests(found.values()):
-            folders = {Path(source).parent for source in given if isinstance(source, str | Path)}
-            folders |= set() if study.folder is None else {study.folder}
-            found |= {each.digest: self._checked(each) for each in _find_messages(folders, set(lost), most)}
-        if lost := _without_requests(found.values()):
-            what = f"the request that the answers of step {min(lost.values())} belong to"
-            raise DataError(f"{what} is neither among the files nor beside them; pass it, too", code="no-request")
         requests = sorted((each for each in found.values() if each.kind == "request"), key=lambda each: each.step)
         steps = [request.step for request in requests]
+        if lost := {each.step for each in found.values()} - {*steps}:
+            what = f"the request that the answers of step {min(lost)} belong to"
+            raise DataError(f"{what} is not among the files; pass it, too", code="no-request")
         if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
             raise DataError("there are two different requests of one step; pass those of one run", code="two-requests")
         return _Log(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
@@ -666,8 +621,6 @@ class Coordinator:
         for answer in answers:
             try:
                 spec, arrays = answer.open(self.key)
-                if spec.get("map_hash") != self.study.map_hash:
-                    raise DataError("it used another feature map than the study's")
                 found[answer.sender] = use(answer.sender, spec, arrays)
             except MixtuneError as error:
                 self.rejected[answer.sender] = str(error)
@@ -713,22 +666,6 @@ class Coordinator:
         return Combined(study, names, step, origin, missing, late, bytes_per_member=most, **parts)
 
 
-def _without_requests(messages: Collection[Message]) -> dict[str, int]:
-    """The digests of requests that answers refer to, with their steps, for all steps without a request."""
-    asked = {each.step for each in messages if each.kind == "request"}
-    return {each.header["reply_to"]: each.step for each in messages if each.step not in asked}
-
-
-def _find_messages(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
-    """The messages with these digests among the files of some folders."""
-    for path in (path for folder in folders for path in folder.glob("*.mxf")):
-        # Other files in these folders are ignored.
-        with suppress(OSError):
-            content = path.read_bytes() if path.stat().st_size <= most_bytes else b""
-            if hashlib.sha256(content).hexdigest() in digests:
-                yield read_message(content, most_bytes=most_bytes)
-
-
 def _listed(missing: Mapping[str, str]) -> str:
     """Members that are missing, each with the reason."""
     return ", ".join(f'"{name}" ({why})' for name, why in missing.items())
@@ -738,26 +675,17 @@ def _nothing_left(why: str) -> DataError:
     return DataError(f"{why}; combine the answers", code="nothing-left")
 
 
-def _missing_error(name: str, why: str) -> DataError:
-    return DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
-
-
-def _sum_masked(answers: _Answers, count: int, transcript: str) -> Any:
+def _sum_masked(answers: _Answers, count: int, transcript: str) -> masks.Ring:
     """The sum of masked vectors of ``count`` elements, all of which were made for the same transcript."""
+    total = np.zeros(count, dtype=np.uint64)
     for name, (words, sent) in answers.items():
         vector = sent.get("masked")
         if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
             raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
         if words.get("transcript") != transcript:
             raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
-    return np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
-
-
-def _are_magnitudes(magnitudes: Any) -> bool:
-    """Whether these are powers of two of all blocks."""
-    return isinstance(magnitudes, dict) and all(
-        type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in sums.BLOCKS[:-1]
-    )
+        total += vector
+    return total
 
 
 def _is_score(score: Any) -> bool:

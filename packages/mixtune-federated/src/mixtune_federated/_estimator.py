@@ -20,9 +20,6 @@ from mixtune_federated._coordinator import MEMBERS, Combined
 from mixtune_federated._tuned import remote_tasks
 from mixtune_federated._types import Values
 
-#: Settings of the fixed method.
-FIXED = ("weights", "sharing", "ridge", "transfer", "stability", "horizon")
-
 
 class FederatedRegressor(SummedRegressor):
     """A linear model for the focal member of a federated study.
@@ -102,7 +99,7 @@ def _sums_of(combined: Combined) -> SourceSums:
         focal=study.focal,
         method="tuned" if study.level == 3 else study.method,
         origin=combined.origin,
-        settings={name: getattr(study.fixed, name) for name in FIXED},
+        settings=dataclasses.asdict(study.fixed),
         target_shift=study.target_shift,
         seed=study.features.seed,
         moments=combined.moments,
@@ -137,9 +134,7 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
     if parts:
         plain = dataclasses.replace(combined, **parts)
         return FederatedRegressor.from_study(study, guard=False).fit(focal.X, focal.y, sources=plain)
-    given = {name: getattr(study.fixed, name) for name in FIXED}
-    if combined.sharing is not None:
-        given["sharing"] = combined.sharing
+    given = {**dataclasses.asdict(study.fixed), "sharing": combined.sharing}
     model = RegretOptimalRegressor(study.feature_map, standardise=False, focal_name=study.focal, **given)
     return model.fit(focal.X, focal.y, sources=pairs)
 

@@ -13,13 +13,22 @@ import os
 import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Self
 
-from mixtune import checks, files
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from mixtune import files
 from mixtune.errors import DataError
+from mixtune_federated._reading import reading
 from mixtune_federated._types import File, Values
 
 #: Bytes of a public key, of a signature, and by which a sealed text is longer than the text.
@@ -31,32 +40,7 @@ _NOT_IN_NAMES, _LONGEST_NAME = set('/\\:*?"<>|'), 64
 _KEPT = {".key": b'"mixtune-key"', ".ledger": b'"mixtune-ledger"'}
 
 
-#: What is used of ``cryptography``, by its modules; members who only read a study need none of it.
-PLACES = {
-    "exceptions": "InvalidSignature InvalidTag",
-    "fernet": "Fernet InvalidToken",
-    "hazmat.primitives.asymmetric.ec": "SECP384R1 generate_private_key",
-    "hazmat.primitives.asymmetric.ed25519": "Ed25519PrivateKey Ed25519PublicKey",
-    "hazmat.primitives.asymmetric.x25519": "X25519PrivateKey X25519PublicKey",
-    "hazmat.primitives.ciphers": "Cipher",
-    "hazmat.primitives.ciphers.aead": "ChaCha20Poly1305",
-    "hazmat.primitives.ciphers.algorithms": "ChaCha20",
-    "hazmat.primitives.hashes": "SHA256",
-    "hazmat.primitives.hpke": "AEAD KDF KEM Suite",
-    "hazmat.primitives.kdf.hkdf": "HKDF",
-    "hazmat.primitives.serialization": "Encoding NoEncryption PrivateFormat PublicFormat",
-}
-
-
-@cache
-def primitives() -> SimpleNamespace:
-    """All names of :data:`PLACES`, and the suite of HPKE."""
-    lib = SimpleNamespace()
-    for place, names in PLACES.items():
-        module = checks.import_extra(f"cryptography.{place}", "federated", "a federated study")
-        vars(lib).update({name: getattr(module, name) for name in names.split()})
-    lib.suite = lib.Suite(lib.KEM.X25519, lib.KDF.HKDF_SHA256, lib.AEAD.CHACHA20_POLY1305)
-    return lib
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 
 def check_name(name: str) -> None:
@@ -90,28 +74,23 @@ def check_not_kept(path: Path) -> None:
 
 def derive(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
     """HKDF-SHA256 (RFC 5869)."""
-    lib = primitives()
-    return lib.HKDF(algorithm=lib.SHA256(), length=length, salt=salt, info=info).derive(secret)
+    return HKDF(algorithm=SHA256(), length=length, salt=salt, info=info).derive(secret)
 
 
 def agree(private: bytes, public: bytes) -> bytes:
     """The X25519 secret (RFC 7748) of two keys."""
-    lib = primitives()
-    try:
-        return lib.X25519PrivateKey.from_private_bytes(private).exchange(lib.X25519PublicKey.from_public_bytes(public))
-    except ValueError as error:
-        raise DataError("a public key gives no secret; it was not made by mixtune", code="bad-key") from error
+    with reading("a public key gives no secret", "it was not made by mixtune", code="bad-key"):
+        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
 
 
 def public_of(private: bytes) -> bytes:
     """The public half of an X25519 key."""
-    return primitives().X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def keystream(key: bytes, length: int) -> bytes:
     """ChaCha20 (RFC 8439) from a key that serves once: counter and nonce are zero."""
-    lib = primitives()
-    return lib.Cipher(lib.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(length))
+    return Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(length))
 
 
 @dataclass(frozen=True)
@@ -129,30 +108,23 @@ class Card:
 
     @classmethod
     def from_dict(cls, values: Values) -> Self:
-        try:
-            name, signing, sealing = (values[key] for key in ("name", "signing", "sealing"))
-            return cls(str(name), bytes.fromhex(signing), bytes.fromhex(sealing))
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(f"a member's card is damaged ({error}); copy it again") from error
+        with reading("a member's card is damaged", "copy it again"):
+            return cls(str(values["name"]), bytes.fromhex(values["signing"]), bytes.fromhex(values["sealing"]))
 
     def to_dict(self) -> dict[str, str]:
         return {"name": self.name, "signing": self.signing.hex(), "sealing": self.sealing.hex()}
 
     def verifies(self, text: bytes, signature: bytes) -> bool:
         """Whether this member signed the text."""
-        lib = primitives()
         try:
-            lib.Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, text)
-        except (lib.InvalidSignature, ValueError):
+            Ed25519PublicKey.from_public_bytes(self.signing).verify(signature, text)
+        except (InvalidSignature, ValueError):
             return False
         return True
 
     def seal(self, text: bytes, context: bytes = b"") -> bytes:
         """Seal a text to this member: nobody else can open it, not even who sealed it."""
-        lib = primitives()
-        return lib.suite.encrypt(text, lib.X25519PublicKey.from_public_bytes(self.sealing), info=context)
+        return _SUITE.encrypt(text, X25519PublicKey.from_public_bytes(self.sealing), info=context)
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,7 +152,7 @@ class Key:
     @property
     def card(self) -> Card:
         """The public halves."""
-        signing = primitives().Ed25519PrivateKey.from_private_bytes(self.signing)
+        signing = Ed25519PrivateKey.from_private_bytes(self.signing)
         return Card(self.name, signing.public_key().public_bytes_raw(), public_of(self.sealing))
 
     def __repr__(self) -> str:
@@ -188,14 +160,13 @@ class Key:
 
     def sign(self, text: bytes) -> bytes:
         """An Ed25519 signature (RFC 8032)."""
-        return primitives().Ed25519PrivateKey.from_private_bytes(self.signing).sign(text)
+        return Ed25519PrivateKey.from_private_bytes(self.signing).sign(text)
 
     def open(self, sealed: bytes, what: str, context: bytes = b"") -> bytes:
         """The text that was sealed to this member; an error that names ``what`` where it cannot be opened."""
-        lib = primitives()
         try:
-            return lib.suite.decrypt(sealed, lib.X25519PrivateKey.from_private_bytes(self.sealing), info=context)
-        except (lib.InvalidTag, ValueError) as error:
+            return _SUITE.decrypt(sealed, X25519PrivateKey.from_private_bytes(self.sealing), info=context)
+        except (InvalidTag, ValueError) as error:
             raise DataError(
                 f"{what} cannot be opened: it was altered, or sealed for another key; check the key, or ask for it "
                 "again",
@@ -228,17 +199,14 @@ class Key:
     @classmethod
     def load(cls, path: File) -> Self:
         """Read a file of :meth:`save`."""
-        path = Path(path)
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+        with reading(f"the key {path} cannot be read", "check the path"):
+            content = Path(path).read_bytes()
+        with reading(f"{path} is not a key of mixtune", "pass the file that join wrote"):
+            values = json.loads(content)
+            check_name(values["name"])
             if values["format"] != _FORMAT:
                 raise ValueError("it is of another kind")
-            check_name(values["name"])
             return cls(values["name"], bytes.fromhex(values["signing"]), bytes.fromhex(values["sealing"]))
-        except OSError as error:
-            raise DataError(f"the key {path} cannot be read: {error.strerror or error}; check the path") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is not a key of mixtune ({error}); pass the file that join wrote") from error
 
 
 def key_path(folder: Path, name: str) -> Path:

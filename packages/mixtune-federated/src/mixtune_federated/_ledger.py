@@ -24,8 +24,8 @@ import numpy as np
 from filelock import FileLock
 
 from mixtune import files
-from mixtune.errors import DataError
 from mixtune.moments import Rows
+from mixtune_federated._reading import reading
 from mixtune_federated._types import Integers, Values
 
 #: Hexadecimal digits of the token of a person, and of the hash of its rows that follows it.
@@ -92,10 +92,10 @@ class Ledger:
 
     Examples
     --------
-    >>> ledger = Ledger()
-    >>> ledger.record(study="s", data="d", step=1, request="r", epsilon=0.5)
-    >>> ledger.spent("d"), ledger.answered(data="d", request="r")
-    (0.5, True)
+    >>> ledger, people = Ledger(), People.of(Rows(np.eye(2), np.ones(2)), ["ann", "bob"], b"a secret")
+    >>> ledger.record(people, study="s", step=1, request="r", epsilon=0.5)
+    >>> ledger.spent(people), ledger.kept_answer(people, "r"), ledger.kept_answer(people, "another")
+    (0.5, b'', None)
     """
 
     path: Path | None = None
@@ -114,11 +114,8 @@ class Ledger:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else adds an entry meanwhile, and all that others have added is known."""
-        try:
+        with reading(f"the ledger {self.path} cannot be locked", "wait for other answers, or allow writing beside it"):
             self._lock.acquire()
-        except OSError as error:
-            problem = f"the ledger {self.path} cannot be locked ({error})"
-            raise DataError(f"{problem}; wait for other answers, or allow writing beside it") from error
         try:
             if self.path is not None:
                 self._read()
@@ -131,57 +128,41 @@ class Ledger:
         mine = self._tokens(people, people.key)
         return [entry for entry in self.entries if _meet(mine, self._tokens(entry, people.key))]
 
-    def apart(self, entry: Values, people: People) -> int:
-        """How many people the rows of an earlier answer and these differ by."""
-        before, now = set(self._marks(entry)), set(people.marks)
-        return max(len(before - now), len(now - before))
+    def fewest(self, people: People) -> int:
+        """The fewest people that any combination of all releases so far, and of one more about these, can be about.
 
-    def answered(self, *, data: str, request: str) -> bool:
-        """Whether this request was answered with these rows."""
-        return self.kept_answer(data=data, request=request) is not None
+        People who are in the same releases, with the same rows, count alike in every combination.
+        """
+        tables = [set(people.marks), *(set(entry["people"]) for entry in self.entries if entry["people"])]
+        return min(Counter(tuple(mark in table for table in tables) for mark in set().union(*tables)).values())
 
-    def kept_answer(self, *, data: str, request: str) -> bytes | None:
-        """The answer with noise to this request (another one would let the noise average out); empty without noise."""
-        answers = (entry for entry in self.entries if (entry.get("data"), entry.get("request")) == (data, request))
-        return next((base64.b64decode(entry.get("answer", "")) for entry in answers), None)
+    def kept_answer(self, people: People, request: str) -> bytes | None:
+        """The answer with noise to this request (another one would let the noise average out); empty without noise, and
+        None where these rows did not answer it.
+        """
+        answers = (entry for entry in self.entries if (entry["data"], entry["request"]) == (people.data, request))
+        return next((base64.b64decode(entry["answer"]) for entry in answers), None)
 
-    def spent(self, about: People | str) -> float:
-        """The most epsilon that any of the people behind a table, or the hash of one, has spent in all releases."""
-        entry = next((entry for entry in self.entries if entry["data"] == about), {})
-        key = about.key if isinstance(about, People) else str(entry.get("key"))
-        mine = self._tokens(about if isinstance(about, People) else entry, key)
-        whole, costs = 0.0, Counter[str]()
+    def spent(self, people: People) -> float:
+        """The most epsilon that any of these people has spent in all releases."""
+        mine, whole, costs = self._tokens(people, people.key), 0.0, Counter[str]()
         for entry in self.entries:
-            epsilon, theirs = float(entry.get("epsilon", 0.0)), self._tokens(entry, key)
+            epsilon, theirs = float(entry["epsilon"]), self._tokens(entry, people.key)
             if mine is None or theirs is None:
                 whole += epsilon
             else:
                 costs.update(dict.fromkeys(mine & theirs, epsilon))
         return whole + max(costs.values(), default=0.0)
 
-    def record(
-        self,
-        *,
-        study: str,
-        data: str,
-        step: int,
-        request: str,
-        epsilon: float,
-        run: str = "",
-        answer: bytes = b"",
-        people: People | None = None,
-        **more: Any,
-    ) -> None:
+    def record(self, people: People, *, request: str, epsilon: float, answer: bytes = b"", **more: Any) -> None:
         """Write down an answer, before it leaves; one with noise as a whole, so that it can be sent again."""
-        if self.answered(data=data, request=request):
+        if self.kept_answer(people, request) is not None:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry: Values = {"format": "mixtune-ledger", "time": now, "study": study, "data": data, "step": step}
-        entry |= {"request": request, "epsilon": epsilon, "run": run, **more}
-        entry |= {"answer": base64.b64encode(answer).decode()} if answer else {}
-        if people is not None:
-            known = any(other["data"] == data and "people" in other for other in self.entries)
-            entry |= {"key": people.key, "whole": people.whole, **({} if known else {"people": list(people.marks)})}
+        entry: Values = {"format": "mixtune-ledger", "time": now, **more, "request": request, "epsilon": epsilon}
+        entry |= {"answer": base64.b64encode(answer).decode(), "data": people.data, "key": people.key}
+        known = any(other["data"] == people.data for other in self.entries)
+        entry |= {"whole": people.whole, "people": [] if known else list(people.marks)}
         with self.locked():
             if self.path is None:
                 self.entries = [*self.entries, entry]
@@ -190,11 +171,11 @@ class Ledger:
 
     def _marks(self, entry: Values) -> list[str]:
         """The marks of the people behind an entry, which stand in the first one about the same rows."""
-        return next((each["people"] for each in self.entries if each["data"] == entry["data"] and "people" in each), [])
+        return next(each["people"] for each in self.entries if each["data"] == entry["data"])
 
     def _tokens(self, about: People | Values, key: str) -> set[str] | None:
         """The tokens of people; None where a table counts as one, or where tokens are of another key."""
-        told = {"whole": True, **about} if isinstance(about, dict) else {"whole": about.whole, "key": about.key}
+        told = about if isinstance(about, dict) else vars(about)
         if told["whole"] or told["key"] != key:
             return None
         marks = self._marks(about) if isinstance(about, dict) else about.marks
@@ -203,20 +184,17 @@ class Ledger:
     def _read(self) -> None:
         """All entries of the file; an error where lines were changed or are gone."""
         assert self.path is not None
-        try:
+        with reading(f"the ledger {self.path} cannot be read", _RESTORE):
             self._content = self.path.read_bytes() if self.path.exists() else b""
             lines = self._content.splitlines()
             self.entries = [dict(json.loads(line)) for line in lines]
             hashes = ["", *(hashlib.sha256(line).hexdigest() for line in lines)]
             head: Any = json.loads(self._head.read_bytes()) if self._head.exists() else {"lines": 0, "last": ""}
-            chained = all(entry.get("previous", last) == last for entry, last in zip(self.entries, hashes))
+            chained = all(entry["previous"] == last for entry, last in zip(self.entries, hashes))
             # A crash between both files leaves one line more than the second one knows of.
-            linked = sum("previous" in entry for entry in self.entries)
             rest = hashes[head["lines"] :]
-            if not chained or rest[:1] != [head["last"]] or min(len(rest) - 1, linked) > 1:
+            if not chained or rest[:1] != [head["last"]] or len(rest) > 2:
                 raise ValueError("entries were changed, or are gone")
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise DataError(f"the ledger {self.path} cannot be read ({error}); {_RESTORE}") from error
         self._last = hashes[-1]
 
     def _add(self, entry: Values) -> None:

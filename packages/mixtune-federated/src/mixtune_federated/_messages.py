@@ -19,20 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.fernet import Fernet, InvalidToken
 
 from mixtune import checks, files
 from mixtune.errors import DataError
 from mixtune_federated._keys import (
-    KEY_BYTES,
     SEAL_BYTES,
     Card,
     Key,
-    agree,
     check_not_kept,
-    derive,
-    primitives,
-    public_of,
 )
+from mixtune_federated._reading import reading
 from mixtune_federated._types import Arrays, Content, File, Values
 
 FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
@@ -42,10 +39,10 @@ MOST_BYTES = 2**26
 #: What a coordinator may ask, and in which step of a run. Members give one answer in each step, so that whatever must
 #: not be answered twice has one step.
 STEPS = {"moments": 1, "ranks": 2, "parts": 3, "plays": 4, "keys": 1, "sums": 2, "shares": 3, "terms": 3, "trials": 4}
-#: Bytes of a sealed key, by the version of the message; a key of Fernet has 44.
-_SLOTS = {1: KEY_BYTES + SEAL_BYTES, 2: 44 + SEAL_BYTES}
+#: Bytes of a sealed key; a key of Fernet has 44.
+_SLOT = 44 + SEAL_BYTES
 _FIELDS = {"kind": str, "version": int, "study": str, "sender": str, "recipients": list, "step": int}
-_FIELDS |= {"reply_to": str, "says": list, "public": dict}
+_FIELDS |= {"reply_to": str, "says": list, "public": dict, "file": str}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,28 +102,22 @@ class Message:
         what = f'the {self.kind} of "{self.sender}"'
         if key.name not in recipients:
             raise DataError(f'{what} is for {", ".join(recipients[:5])}, not for "{key.name}"', code="wrong-key")
-        slots, payload, version = self.arrays.get("keys"), self.arrays.get("payload"), self.header["version"]
-        if slots is None or payload is None or slots.shape != (len(recipients), _SLOTS[version]):
-            raise DataError(f"{what} lacks what is sealed; ask for it again")
-        context, sealed = _text(self.header), slots[recipients.index(key.name)].tobytes()
-        lib = primitives()
-        unseal = _unseal_first_version if version == 1 else _unseal
-        try:
-            content = unseal(key, sealed, payload.tobytes(), context, what)
-        except (lib.InvalidTag, lib.InvalidToken, ValueError) as error:
-            raise DataError(f"{what} cannot be opened: it was altered; ask for it again", code="wrong-key") from error
-        return files.unpack(content, form=CONTENT_FORM, where=what)
+        context = _text(self.header)
+        inner = key.open(self.arrays["keys"][recipients.index(key.name)].tobytes(), what, context)
+        return self._content(inner, f"{what} cannot be opened: it was altered; ask for it again")
 
     def reopened(self, key: Key) -> Content:
         """What the message says, for its sender, who made the key of the content from its own key."""
-        what = f'the {self.kind} of "{self.sender}"'
-        lib = primitives()
+        problem = f'the {self.kind} of "{self.sender}" was not made with the key of "{key.name}"'
+        return self._content(_sender_key(key, _text(self.header)), f"{problem}; pass the key of the sender")
+
+    def _content(self, inner: bytes, problem: str) -> Content:
+        """Values and arrays under the key of the content."""
         try:
-            token = urlsafe_b64encode(self.arrays["payload"].tobytes())
-            content = lib.Fernet(_sender_key(key, _text(self.header))).decrypt(token)
-        except (lib.InvalidToken, KeyError) as error:
-            raise DataError(f'{what} was not made with the key of "{key.name}"; pass the key of the sender') from error
-        return files.unpack(content, form=CONTENT_FORM, where=what)
+            content = Fernet(inner).decrypt(urlsafe_b64encode(self.arrays["payload"].tobytes()))
+        except (InvalidToken, ValueError) as error:
+            raise DataError(problem, code="wrong-key") from error
+        return files.unpack(content, form=CONTENT_FORM, where="the content")
 
     def check(self, card: Card) -> None:
         """Refuse a message that this member did not sign."""
@@ -167,11 +158,9 @@ def write_message(
     header |= {"says": list(says), "public": dict(public or {}), "file": file}
     context = _text(header)
     inner = _sender_key(key, context)
-    payload = urlsafe_b64decode(
-        primitives().Fernet(inner).encrypt(files.pack(spec or {}, arrays or {}, form=CONTENT_FORM))
-    )
+    payload = urlsafe_b64decode(Fernet(inner).encrypt(files.pack(spec or {}, arrays or {}, form=CONTENT_FORM)))
     slots = b"".join(card.seal(inner, context) for card in recipients)
-    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOTS[VERSION])
+    keys = np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT)
     held = {"payload": np.frombuffer(payload, dtype=np.uint8), "keys": keys}
     signature = key.sign(_signed(header, held))
     content = files.pack({"header": header, "signature": signature.hex()}, held, form=FORM)
@@ -194,25 +183,19 @@ def read_message(source: File | bytes, *, most_bytes: int = MOST_BYTES) -> Messa
             f"{where} has {checks.in_words(size)}, more than the {checks.in_words(most_bytes)} that a message may have"
         )
     spec, arrays = files.unpack(content, form=FORM, where=where)
-    header = spec.get("header")
-    if not isinstance(header, dict) or any(type(header.get(name)) is not kind for name, kind in _FIELDS.items()):
-        raise DataError(f"{where} is not a message: its header is incomplete; ask for it again")
-    if header["version"] not in _SLOTS:
-        raise DataError(
-            f"{where} is of version {header['version']}, this mixtune reads up to {VERSION}; update mixtune"
-        )
-    name = header.get("file")
-    if name and not isinstance(source, bytes) and Path(source).name != name:
-        raise DataError(
-            f"{where} was signed as {name!r}; give it this name again, or ask the sender", code="other-name"
-        )
-    texts = [*header["recipients"], *header["says"]]
-    if header["kind"] not in ("request", "answer") or not all(isinstance(text, str) for text in texts):
-        raise DataError(f"{where} is not a message: its header is damaged; ask for it again")
-    try:
-        signature = bytes.fromhex(spec["signature"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{where} has no signature; ask for it again") from error
+    with reading(f"{where} is not a message of version {VERSION}", "ask for it again"):
+        header, signature = spec["header"], bytes.fromhex(spec["signature"])
+        if any(type(header[name]) is not kind for name, kind in _FIELDS.items()):
+            raise ValueError("its header is damaged")
+        recipients, texts = header["recipients"], [*header["recipients"], *header["says"]]
+        whole = header["kind"] in ("request", "answer") and all(isinstance(text, str) for text in texts)
+        if header["version"] != VERSION or not whole:
+            raise ValueError("its header is of another kind")
+        if arrays["keys"].shape != (len(recipients), _SLOT) or arrays["payload"].ndim != 1:
+            raise ValueError("what is sealed has another size")
+    if header["file"] and not isinstance(source, bytes) and Path(source).name != header["file"]:
+        problem = f"{where} was signed as {header['file']!r}"
+        raise DataError(f"{problem}; give it this name again, or ask the sender", code="other-name")
     return Message(header, arrays, content, signature)
 
 
@@ -240,17 +223,3 @@ def _signed(header: Values, arrays: Arrays) -> bytes:
 def _sender_key(key: Key, context: bytes) -> bytes:
     """The key of a message's content, which the sender can make again."""
     return urlsafe_b64encode(key.secret(b"content", hashed(context)))
-
-
-def _unseal(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
-    """The content of a message."""
-    return primitives().Fernet(key.open(sealed, what, context)).decrypt(urlsafe_b64encode(payload))
-
-
-def _unseal_first_version(key: Key, sealed: bytes, payload: bytes, context: bytes, what: str) -> bytes:
-    """The content of a message of version 1: ChaCha20-Poly1305 with keys that serve once."""
-    public, text = sealed[:KEY_BYTES], sealed[KEY_BYTES:]
-    once = derive(agree(key.sealing, public), salt=public + public_of(key.sealing), info=b"mixtune/1 seal")
-    cipher = primitives().ChaCha20Poly1305
-    inner = cipher(once).decrypt(bytes(12), text, context)
-    return cipher(inner).decrypt(bytes(12), payload, context)

@@ -18,6 +18,7 @@ from mixtune import checks
 from mixtune.errors import DataError
 from mixtune.moments import Moments, Rows
 from mixtune_federated._cells import LARGEST_OF_FEW, LARGEST_OF_ONE, concentration, few_people
+from mixtune_federated._reading import reading
 from mixtune_federated._types import File, Floats, Integers
 
 #: Of focal sums, in a member's own units, the most that may lie in one direction, and by how much the mean square of
@@ -50,7 +51,8 @@ class Policy:
     least_sources : int
         Refuse masked sums in which fewer members have a weight.
     largest_share : float
-        Refuse masked sums in which one member has more than this share of the sources' weight.
+        Refuse masked sums in which one member has more than this share of the sources' weight, also if the largest others
+        (``least_sources`` - 2 of them) collude with the coordinator and take theirs off.
     one_release : bool
         Refuse to release sums about the same people twice: the difference of two sums tells about who was left out.
         Without this, sums of the same columns may be released again, over the same people and rows, or over ones that
@@ -83,11 +85,9 @@ class Policy:
     @classmethod
     def load(cls, path: File) -> Policy:
         """Read rules from a TOML file; those that are not in it have their defaults."""
-        try:
+        known = ", ".join(field.name for field in fields(cls))
+        with reading(f"the policy {path} cannot be read", f"it may set {known}"):
             return cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))
-        except (OSError, UnicodeError, tomllib.TOMLDecodeError, TypeError) as error:
-            known = ", ".join(field.name for field in fields(cls))
-            raise DataError(f"the policy {path} cannot be read ({error}); it may set {known}") from error
 
     def check_rows(self, rows: Rows, n_features: int, names: Sequence[str], people: Integers | None = None) -> None:
         """Refuse sums over too few people, or ones that tell about fewer than the least.
@@ -159,8 +159,11 @@ class Policy:
             members = "1 member" if counted == 1 else f"{counted} members"
             why = f"{self.least_sources} are the least that hide each other"
             raise RefusedError(f"a sum with weight on {members}", why, code="few-sources")
-        name = max(weights, key=lambda each: weights[each])
-        share = weights[name] / sum(weights.values())
+        name, *others = sorted(weights, key=lambda each: -weights[each])
+        # Members who collude with the coordinator take theirs off: what is left must still hide the largest.
+        colluding = max(self.least_sources - 2, 0)
+        share = weights[name] / (sum(weights.values()) - sum(weights[other] for other in others[:colluding]))
         if share > self.largest_share:
+            told = f" without the {colluding} next largest" * (colluding > 0)
             why = f"{self.largest_share:.0%} is the most that one may have"
-            raise RefusedError(f'a sum of which {share:.0%} is "{name}"', why, code="one-hot")
+            raise RefusedError(f'a sum of which{told} {share:.0%} is "{name}"', why, code="one-hot")

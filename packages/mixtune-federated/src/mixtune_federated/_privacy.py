@@ -17,9 +17,9 @@ from scipy.special import log_ndtr, ndtr
 from mixtune import checks
 from mixtune.errors import DataError
 from mixtune.moments import Moments, Rows
-from mixtune_federated._masks import Ring, best_exponent, to_ring
+from mixtune_federated._masks import RING_BITS, Ring, check_cancelled, from_ring, to_ring
 from mixtune_federated._study import Study
-from mixtune_federated._sums import full_gram, sizes, triangle
+from mixtune_federated._sums import full_gram, triangle
 from mixtune_federated._types import Floats, Integers
 
 #: c: what stands for the constant in a row; smaller than the features, since it adds to the sensitivity.
@@ -48,12 +48,17 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
 
 def sensitivity(n_features: int, exponent: int) -> float:
     """By how much one row changes the vector, rounding to integers included."""
-    return 2.0 + CONSTANT**2 + float(np.sqrt(sizes(n_features, 3)["private"])) * 2.0 ** (-exponent)
+    return 2.0 + CONSTANT**2 + float(np.sqrt(private_length(n_features) - 1)) * 2.0 ** (-exponent)
+
+
+def private_length(n_features: int) -> int:
+    """How many ring elements a member sends: products, and one that counts the member."""
+    return (n_features + 2) * (n_features + 3) // 2 + 1
 
 
 def private_exponent(count: int) -> int:
     """The fixed point of sums over ``count`` members; one bit is for the noise."""
-    return best_exponent(MOST_ROWS + 2, count)
+    return RING_BITS - 3 - MOST_ROWS - max(count - 1, 1).bit_length()
 
 
 def clipped_rows(study: Study, rows: Rows) -> Floats:
@@ -99,18 +104,19 @@ def noise_scale(study: Study, members: int) -> float:
 
 
 def private_ring(study: Study, rows: Rows, members: int, places: Integers | None = None) -> Ring:
-    """A member's vector in the ring, with its part of the noise."""
+    """A member's vector in the ring, with its part of the noise; the last element counts the member."""
     vector = to_ring(private_vector(study, rows, places), private_exponent(members), members)
-    return vector + discrete_noise(noise_scale(study, members), len(vector))
+    noisy = vector + discrete_noise(noise_scale(study, members), len(vector))
+    return np.append(noisy, np.ones(1, dtype=np.uint64))
 
 
-def private_moments(study: Study, total: Floats, members: int) -> Moments:
-    """Moments of ``[U, 1]`` and targets from the noisy sum; what the noise made impossible is repaired.
-
-    Eigenvalues below the size of the noise are raised to it: the noise says nothing there.
+def private_moments(study: Study, total: Ring, members: int, alive: int) -> Moments:
+    """Moments of ``[U, 1]`` and targets from the noisy sum over those members that are ``alive``; what the noise made
+    impossible is repaired. Eigenvalues below the size of the noise are raised to it: the noise says nothing there.
     """
+    check_cancelled(total, alive)
     width = study.n_features + 2
-    matrix = full_gram(total / _multiples(width), width)
+    matrix = full_gram(from_ring(total[:-1], private_exponent(members)) / _multiples(width), width)
     spread = np.ldexp(noise_scale(study, members), -private_exponent(members)) * np.sqrt(members)
     values, vectors = np.linalg.eigh(matrix)
     matrix = (vectors * np.maximum(values, spread * np.sqrt(width))) @ vectors.T

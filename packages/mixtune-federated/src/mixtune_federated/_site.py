@@ -8,20 +8,20 @@ the first check to the entry in the ledger, no other process answers for the sam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mixtune import checks, files
-from mixtune.choice import RemoteTasks
-from mixtune.data import CsvFormat
+from mixtune.choice import RemoteTasks, SummedSources
 from mixtune.errors import DataError, MixtuneError
 from mixtune.moments import Origin, Rows
 from mixtune_federated import _masks as masks
 from mixtune_federated import _tuned as tuned
-from mixtune_federated._keys import Key, public_of
+from mixtune_federated._keys import KEY_BYTES, Key, public_of
 from mixtune_federated._ledger import Ledger, People
 from mixtune_federated._messages import (
     CONTENT_FORM,
@@ -33,8 +33,9 @@ from mixtune_federated._messages import (
 )
 from mixtune_federated._policy import Policy, RefusedError
 from mixtune_federated._privacy import private_ring
+from mixtune_federated._reading import reading
 from mixtune_federated._study import Study
-from mixtune_federated._sums import LocalSums, encode, moment_arrays, moments_from
+from mixtune_federated._sums import LocalSums, moment_arrays, moments_from
 from mixtune_federated._types import Arrays, Content, File, Floats, Integers, Values
 
 #: What rounding leaves of leverages.
@@ -65,8 +66,6 @@ class Site:
     policy : Policy, optional
     ledger : Ledger, optional
         By default one in memory, which forgets when the program ends.
-    csv : CsvFormat
-        How a CSV file is written; detected by default.
     identifier : str, optional
         The column that says whose a row is, or these names for all rows. It stays here: people are counted by it,
         and the ledger holds tokens of them. Without it, each row counts as a person in cells, and in the ledger the
@@ -85,7 +84,6 @@ class Site:
         policy: Policy | None = None,
         *,
         ledger: Ledger | None = None,
-        csv: CsvFormat | None = None,
         identifier: str | Sequence[Any] | None = None,
     ) -> None:
         self.study, self.key = study, key
@@ -93,10 +91,9 @@ class Site:
         if study.card(key.name) != key.card:
             problem = f'the key of "{key.name}" is not the one that study "{study.name}" pins'
             raise DataError(f"{problem}; use the key that joined", code="wrong-key")
-        self.inputs = study.read(rows, csv=csv)
-        names = None if identifier is None else study.identifiers(rows, identifier, len(self.inputs.y), csv=csv)
+        self.inputs = study.read(rows)
+        names = None if identifier is None else study.identifiers(rows, identifier, len(self.inputs.y))
         self.people = People.of(self.inputs, names, key.secret(b"people", b""))
-        self.data = self.people.data
         self.rows: Rows = study.prepared(self.inputs)
         self._passed: Policy | None = None
         self._summed: tuple[Rows, LocalSums] | None = None
@@ -116,16 +113,12 @@ class Site:
             request = read_message(request, most_bytes=study.limits.message_bytes)
         spec, arrays = self._open_request(request)
         with self.ledger.locked():
-            if kept := self.ledger.kept_answer(data=self.data, request=request.digest):
+            if kept := self.ledger.kept_answer(self.people, request.digest):
                 return read_message(kept, most_bytes=study.limits.message_bytes)
             self._check_release(request, spec["ask"], _run_of(request, spec))
             self.check_policy()
-            try:
-                content: Answer = getattr(self, f"_{spec['ask']}")({**spec, "digest": request.digest}, arrays)
-            except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-                if isinstance(error, MixtuneError):
-                    raise
-                raise DataError(f"the request is damaged or incomplete ({error}); ask for it again") from error
+            with reading("the request is damaged or incomplete", "ask for it again"):
+                content: Answer = getattr(self, f"_{spec['ask']}")(spec, arrays)
             return self._recorded(request, spec, content, file)
 
     def check_policy(self) -> None:
@@ -150,7 +143,7 @@ class Site:
         entry: Values = {"study": study.fingerprint, "columns": study.columns_hash, "step": request.step}
         entry |= {"request": request.digest, "run": _run_of(request, spec), "epsilon": content.epsilon}
         kept = answer.content if content.epsilon else b""
-        self.ledger.record(data=self.data, people=self.people, answer=kept, **entry, **content.bound)
+        self.ledger.record(self.people, answer=kept, **entry, **content.bound)
         return answer
 
     def _open_request(self, request: Message) -> Content:
@@ -167,35 +160,35 @@ class Site:
             raise RefusedError(f'an answer of "{self.key.name}" to "{request.sender}"', why)
         request.check(study.card(study.focal))
         spec, arrays = request.open(self.key)
-        allowed = study.requests
-        if spec.get("ask") not in allowed or spec.get("map_hash") != study.map_hash:
-            why = f"the study agreed on {', '.join(allowed)} at level {study.level} with map {study.map_hash[:16]}"
-            raise RefusedError(f"{str(spec.get('ask'))!r} with the feature map {str(spec.get('map_hash'))[:16]}", why)
+        asked = str(request.public.get("ask"))
+        if asked not in study.requests:
+            why = f"the study agreed on {', '.join(study.requests)} at level {study.level}"
+            raise RefusedError(repr(asked), why)
         # Under another number, what was answered before could be asked again.
-        if request.step != STEPS[spec["ask"]]:
-            raise RefusedError(f"{spec['ask']!r} in step {request.step}", f"it belongs in step {STEPS[spec['ask']]}")
-        return spec, arrays
+        if request.step != STEPS[asked]:
+            raise RefusedError(f"{asked!r} in step {request.step}", f"it belongs in step {STEPS[asked]}")
+        return {**spec, "ask": asked, "digest": request.digest}, arrays
 
     def _check_release(self, request: Message, asked: str, run: str) -> None:
         """Refuse an answer that could be compared with an earlier one about the same people.
 
-        The policy may allow another run, over the same columns and over people who are the same, or of whom enough
-        differ; but never a second answer in one run.
+        The policy may allow another run, over the same columns and over people who are the same, or of whom so many
+        differ that no combination of all releases is about few; but never a second answer in one run.
         """
         policy, study = self.policy, self.study
         for entry in self.ledger.shared(self.people):
-            changed, again = entry["data"] != self.data, entry["step"] == request.step
+            changed, again = entry["data"] != self.people.data, entry["step"] == request.step
             if again and not changed and entry["request"] == request.digest:
                 continue
             why = f"on {entry['time']} another request was answered; the difference of two sums tells who was left out"
             second = RefusedError(f"a second release of the same rows ({asked})", why, code="second-release")
-            if again and entry.get("run") == run:
+            if again and entry["run"] == run:
                 raise second
             if policy.one_release and (again or changed or entry["study"] != study.fingerprint):
                 raise second
             if study.level < 3 and policy.least_cell > 1:
-                apart = self.ledger.apart(entry, self.people)
-                if 0 < apart < policy.least_cell or entry.get("columns", study.columns_hash) != study.columns_hash:
+                comparable = (entry["columns"], entry["key"]) == (study.columns_hash, self.people.key)
+                if not comparable or self.ledger.fewest(self.people) < policy.least_cell:
                     raise second
 
     def _bound(self, name: str, what: str, *parts: bytes) -> Values:
@@ -273,7 +266,9 @@ class Site:
                 raise RefusedError(asked, "no task needs them", code="bad-rows")
             tasks.append(RemoteTasks.order(rows, places))
         orders = [order.astype("<i8").tobytes() for order in tasks]
-        bound |= self._bound("draw", "draw of rows", self.data.encode(), canonical([count, float(size)]), *orders)
+        bound |= self._bound(
+            "draw", "draw of rows", self.people.data.encode(), canonical([count, float(size)]), *orders
+        )
         check_parts(self.policy, tasks, count, self.people, self.inputs, self.study.n_features)
         return Rows(rows.X, rows.y / size), tasks, count, bound
 
@@ -283,43 +278,56 @@ class Site:
         """The private key of the masks of one study run."""
         return self.key.secret(b"mask key", bytes.fromhex(first))
 
+    def _later(self, first: str) -> bytes:
+        """The private key of the masks of its later sums, of which nobody has shares."""
+        return self.key.secret(b"later mask key", bytes.fromhex(first))
+
+    def _public(self, first: str) -> bytes:
+        return public_of(self._private(first)) + public_of(self._later(first))
+
     def _seed(self, first: str) -> bytes:
         """The seed of the mask that this member shares with nobody."""
         return self.key.secret(b"own mask", bytes.fromhex(first))
 
     def _keys(self, spec: Values, arrays: Arrays) -> Answer:
-        """A key for the masks, shares of it for the neighbours, the score, and the size of the sums."""
+        """A key for the masks, shares of it for the neighbours, and the score."""
         study, first = self.study, spec["digest"]
         private, seed = self._private(first), self._seed(first)
-        public = public_of(private)
+        public = self._public(first)
         neighbours = study.neighbours(self.key.name)
         told, bound = dict[str, Any](), dict[str, Any]()
-        says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
+        says = [f"two public keys, and shares of the first private half, sealed to {len(neighbours)} other members"]
         if study.level == 2:
-            local = self._local()
-            told["magnitudes"] = local.magnitudes
-            says += ["powers of two above the largest entries of the sums"]
-            if study.scored:
-                focal = moments_from(arrays, study.n_features, "the focal member's sums")
-                bound = self._bound("probe", "question for a score", files.array_digest(arrays).encode())
-                self.policy.check_probe(focal, local.moments)
-                told["score"] = local.score(focal)
-                says += ["one number that says how well the local model predicts the focal member's rows"]
-        made = {"public": public, "signature": self.key.sign(masks.key_text(study, first, self.key.name, public))}
+            # Sums out of range are refused before others count on them.
+            masks.encode(self._local().blocks(study.target_scale), len(study.sources))
+        if study.scored:
+            focal = moments_from(arrays, study.n_features, "the focal member's sums")
+            bound = self._bound("probe", "question for a score", files.array_digest(arrays).encode())
+            self.policy.check_probe(focal, self._local().moments)
+            told["score"] = self._local().score(focal)
+            says += ["one number that says how well the local model predicts the focal member's rows"]
+        told["spares"] = False
+        if study.tuned_by_sums:
+            count = checks.check_whole("rows", spec["rows"], least=1)
+            bound |= self._bound_task(count)
+            told["spares"] = SummedSources.spares(len(self.rows.y), count)
+            says += [f"whether it has rows for a validation task of {count} rows"]
+        signed = self.key.sign(masks.key_text(study, first, self.key.name, public, told["spares"]))
+        made = {"public": public, "signature": signed}
         made |= {"own_digest": hashed(seed)} if study.limits.confirm else {}
         sent = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
-        sent["boxes"] = self._seal_shares(private, first, neighbours)
+        sent["boxes"] = self._seal_shares("boxes", private, first, neighbours)
         if study.limits.confirm:
-            sent["own_boxes"] = self._seal_shares(seed, first, neighbours)
+            sent["own_boxes"] = self._seal_shares("own_boxes", seed, first, neighbours)
         return Answer(says, told, sent, bound=bound)
 
-    def _seal_shares(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
+    def _seal_shares(self, kind: str, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
         """Shares of a secret, each sealed to one neighbour."""
         study, shares = self.study, masks.split_secret(secret, neighbours, self.study.threshold)
         boxes = np.zeros((len(neighbours), masks.BOX_BYTES), dtype=np.uint8)
         for row, place in enumerate(neighbours):
             name = study.sources[place]
-            box = study.card(name).seal(shares[place], masks.share_context(study, first, self.key.name, name))
+            box = study.card(name).seal(shares[place], masks.share_context(study, first, kind, self.key.name, name))
             boxes[row] = np.frombuffer(box, dtype=np.uint8)
         return boxes
 
@@ -332,11 +340,11 @@ class Site:
         agreed on equal ones, and, for the reason ``why``, where these rows did not answer the request ``before``.
         """
         told = masks.Announcement.read(self.study, spec, arrays)
-        neighbours = told.check(self.key.name, self._private(told.first))
+        neighbours = told.check(self.key.name, self._public(told.first))
         self.policy.check_weights(told.weights)
         if not self.study.scored and {*told.weights.values()} != {told.focal_weight}:
             raise RefusedError("a sum with unequal weights", "the study agreed on equal ones")
-        if not self.ledger.answered(data=self.data, request=str(before)):
+        if self.ledger.kept_answer(self.people, str(before)) is None:
             raise RefusedError("masked sums or shares that follow from another request", why)
         return told, neighbours
 
@@ -344,36 +352,37 @@ class Site:
         """The weighted sums under masks."""
         why = "these rows did not answer that request before; do so first"
         told, neighbours = self._read_announcement(spec, arrays, spec.get("first"), why)
-        roster, epsilon = len(told.roster), 0.0
+        roster, epsilon, bound = len(told.roster), 0.0, Values()
         says = [f"the total over {roster} members is their weighted sum"]
         if self.study.level == 3:
             epsilon = self._spend_epsilon()
-            vector = np.append(
-                private_ring(self.study, self.rows, roster, self.people.places), np.ones(1, dtype=np.uint64)
-            )
+            vector = private_ring(self.study, self.rows, roster, self.people.places)
             says += ["a part of the noise is in them"]
         else:
+            # Of two sums that differ by a member, the difference is that member's, whatever its own policy says.
+            bound = self._bound("sum", "list of members or weights", canonical(told.weights))
             weight = told.weights[self.key.name]
-            weighted = {name: weight * block for name, block in self._local().blocks.items()}
-            vector = encode(weighted, told.exponents, roster)
+            blocks = self._local().blocks(self.study.target_scale)
+            vector = masks.encode({name: weight * block for name, block in blocks.items()}, roster)
         if self.study.limits.confirm:
             vector = vector + masks.own_mask(self._seed(told.first), told.transcript, len(vector))
             says += ["the other members take off a last mask when they have confirmed who took part"]
-        return self._masked(told, neighbours, told.transcript, vector, says, epsilon)
+        keys = {place: public[:KEY_BYTES] for place, public in neighbours.items()}
+        masked = self._masked(self._private(told.first), keys, told.transcript, vector, says)
+        return replace(masked, epsilon=epsilon, bound=bound)
 
     def _masked(
         self,
-        told: masks.Announcement,
-        neighbours: Mapping[int, bytes],
+        private: bytes,
+        keys: Mapping[int, bytes],
         transcript: bytes,
         vector: masks.Ring,
         says: Sequence[str],
-        epsilon: float = 0.0,
     ) -> Answer:
         """A vector under the masks with all neighbours."""
-        masked = vector + masks.mask_of(self.place, self._private(told.first), neighbours, transcript, len(vector))
-        hidden = f"{len(vector):,} numbers that are random without the masks of {len(neighbours)} other members"
-        return Answer([hidden, *says], {"transcript": transcript.hex()}, {"masked": masked}, epsilon)
+        masked = vector + masks.mask_of(self.place, private, keys, transcript, len(vector))
+        hidden = f"{len(vector):,} numbers that are random without the masks of {len(keys)} other members"
+        return Answer([hidden, *says], {"transcript": transcript.hex()}, {"masked": masked})
 
     def _spend_epsilon(self) -> float:
         """The epsilon of this release, if the member's budget has it."""
@@ -392,20 +401,31 @@ class Site:
     def _trials(self, spec: Values, arrays: Arrays) -> Answer:
         """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
         study, summed = self.study, tuned.read_summed(self.study, spec, arrays)
-        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in tuned.BITS["terms"]}
-        terms = tuned.read_terms(blocks, study.n_features + 1, len(spec["second"]["roster"]))
+        terms = tuned.read_terms(
+            files.arrays_below(arrays, "terms"), study.n_features + 1, len(spec["second"]["roster"])
+        )
         count = checks.check_whole("rows", spec["rows"], least=1)
+        self._bound_task(count)
         task = summed.play(self.rows, terms, count, study.features.seed)
         says = "the total tells how well candidates predict rows of members that were not used for them"
         return self._further(spec, arrays, tuned.trial_blocks(task), says)
+
+    def _bound_task(self, count: int) -> Values:
+        """The number of rows of a validation task; with another one, fewer members would have rows for it."""
+        return self._bound("task", "number of rows of a task", canonical(count))
 
     def _further(self, spec: Values, arrays: Arrays, blocks: Values, says: str) -> Answer:
         """Further blocks of the members of an earlier sum, under masks of their own."""
         why = "these rows took no part in the sum before it"
         told, neighbours = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
-        members = len(told.roster)
-        vector = encode(blocks, tuned.exponents(spec["ask"], members), members, fine=True)
-        return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
+        playing = sum(told.spares[self.study.sources[place]] for place in (self.place, *neighbours))
+        if spec["ask"] == "trials" and playing < self.policy.least_sources:
+            why = f"{self.policy.least_sources} are the least that hide each other"
+            raise RefusedError(f"a sum over validation tasks of {playing} members", why, code="few-sources")
+        vector = masks.encode(blocks, len(told.roster))
+        keys = {place: public[KEY_BYTES:] for place, public in neighbours.items()}
+        transcript = masks.later_transcript(told, spec["ask"], spec, arrays)
+        return self._masked(self._later(told.first), keys, transcript, vector, [says])
 
     def _shares(self, spec: Values, arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""
@@ -418,25 +438,40 @@ class Site:
             why = f"the study allows {study.limits.drop_outs} members to drop out"
             raise RefusedError(f"shares of the keys of {len(dropped)} members", why, code="few-sources")
         self.policy.check_weights({name: w for name, w in told.weights.items() if name not in dropped})
-        # Of a member either the key or its own mask, never both: with both, its sums could be read.
-        found = {"shares": self._open_shares(told.first, dropped, arrays["boxes"])}
-        if study.limits.confirm:
-            alive = [name for name in told.roster if name not in dropped]
-            found["own_shares"] = self._open_shares(told.first, alive, arrays["own_boxes"])
         whose = ", ".join(dropped) or "those who took part"
         says = [f"shares that take the masks of {whose} from the sum; {study.threshold} are needed"]
-        return Answer(says, {"dropped": dropped}, found)
-
-    def _open_shares(self, first: str, names: Sequence[str], boxes: Any) -> Any:
-        """The shares of these members' secrets that this one holds; zeros where it holds none."""
-        study, found = self.study, np.zeros((len(names), masks.SHARE_BYTES), dtype=np.uint8)
-        for row, name in enumerate(names):
+        opened = masks.opened_secrets(study, told.roster, dropped)
+        found = np.zeros((len(opened), masks.SHARE_BYTES), dtype=np.uint8)
+        for row, (name, kind) in enumerate(opened.items()):
             holders = study.neighbours(name)
             if self.place in holders:
-                box = boxes[row, holders.index(self.place)].tobytes()
-                context = masks.share_context(study, first, name, self.key.name)
+                box = arrays["boxes"][row, holders.index(self.place)].tobytes()
+                context = masks.share_context(study, told.first, kind, name, self.key.name)
                 found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
-        return found
+        return Answer(says, {"dropped": dropped}, {"shares": found})
+
+
+def answer_request(content: bytes, settings: Values) -> Values:
+    """What a member's node replies: a file, a refusal with its reason, or nothing where the request is for others.
+
+    ``settings`` are paths of ``study``, ``data``, ``key`` and maybe ``policy``, and maybe ``identifier``, a column. The
+    ledger is beside the key.
+    """
+    name = Path(str(settings.get("key", "a node without a key"))).stem
+    try:
+        if lacking := [each for each in ("study", "data", "key") if each not in settings]:
+            raise DataError(f"the node config has no {checks.quoted(lacking)}; start the node with --node-config")
+        request, key = read_message(content), Key.load(settings["key"])
+        name = key.name
+        if name not in request.header["recipients"]:
+            return {}
+        policy = Policy.load(settings["policy"]) if "policy" in settings else Policy()
+        ledger = Ledger(Path(settings["key"]).with_suffix(".ledger"))
+        study, identifier = Study.load(settings["study"]), settings.get("identifier")
+        site = Site(study, settings["data"], key, policy, ledger=ledger, identifier=identifier)
+        return {"file": site.answer(request).content}
+    except MixtuneError as error:
+        return {"refused": str(error), "name": name}
 
 
 def _run_of(request: Message, spec: Values) -> str:

@@ -19,13 +19,14 @@ from typing import Any, Self
 import numpy as np
 
 from mixtune import checks, files
-from mixtune.data import CsvFormat, TableEncoder, read_training
+from mixtune.data import TableEncoder, read_training
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import columns_and_random, to_spec
 from mixtune.moments import Rows
 from mixtune_federated._keys import Card, Key, check_name, check_not_kept
 from mixtune_federated._messages import MOST_BYTES, Message, canonical, write_message
 from mixtune_federated._policy import Policy
+from mixtune_federated._reading import reading
 from mixtune_federated._types import File, Floats, Values
 
 _FORMAT, _VERSION = "mixtune-study", 1
@@ -35,27 +36,21 @@ DIGITS = 2
 _COLUMN_FIELDS = ("kind", "name", "levels", "parts", "origin", "dates")
 #: What a study says about missing values.
 _FILL = "a study does not fill in values: fill or drop these rows in the member's table"
+#: Up to so many members all share masks with one another; with more, each shares masks with so many others.
+COMPLETE, DEGREE = 64, 20
 METHODS, WEIGHTS = ("fixed", "tuned"), ("predictive", "equal")
 
 
 @dataclass(frozen=True)
 class FixedMethod:
-    """Parameters of the method at fixed parameters, as :class:`mixtune.RegretOptimalRegressor` has them."""
+    """Parameters of the method at fixed parameters; others are defaults of :class:`mixtune.RegretOptimalRegressor`."""
 
     weights: str = "predictive"
     ridge: float = 1.0
-    transfer: float = 1.0
-    stability: float = 1.0
-    horizon: int = 10
-    sharing: float | None = None
 
     def __post_init__(self) -> None:
         checks.check_choice("weights", self.weights, WEIGHTS)
-        for name in ("ridge", "transfer", "stability"):
-            checks.check_nonnegative(name, getattr(self, name))
-        checks.check_whole("horizon", self.horizon, least=1)
-        if self.sharing is not None:
-            checks.check_nonnegative("sharing", self.sharing)
+        checks.check_nonnegative("ridge", self.ridge)
 
 
 @dataclass(frozen=True)
@@ -99,22 +94,17 @@ class Limits:
     collude with the coordinator to read a member's sums. With ``confirm`` every answer has a mask of its own, which the
     neighbours take off in a third exchange: for a member that took part, or else those of a member that dropped out,
     never both. A coordinator that reports a member as gone although it answered then learns nothing.
-    Up to ``complete`` members all share masks with one another; with more, each shares masks with ``degree`` others.
     """
 
     message_bytes: int = MOST_BYTES
     drop_outs: int = 1
     confirm: bool = False
-    complete: int = 64
-    degree: int = 20
 
     def __post_init__(self) -> None:
         checks.check_whole("message_bytes", self.message_bytes, least=1000)
         checks.check_whole("drop_outs", self.drop_outs)
         if not isinstance(self.confirm, bool):
             raise ParameterError(f"confirm must be true or false; got {self.confirm!r}")
-        checks.check_whole("complete", self.complete, least=3)
-        checks.check_whole("degree", self.degree, least=4)
 
 
 #: Settings in tables of their own.
@@ -143,14 +133,10 @@ class Study:
     map_hash : str
         Of the feature map; empty for the one that the settings give here.
     members : tuple of Card
-    folder : Path or None
-        Where the file was read from; it is no part of what was agreed on.
 
     Examples
     --------
-    >>> study = Study.example()
-    >>> Study.from_toml(study.to_toml()).fingerprint == study.fingerprint
-    True
+    See the page on federated studies.
     """
 
     name: str
@@ -169,13 +155,12 @@ class Study:
     limits: Limits = Limits()
     members: tuple[Card, ...] = ()
     map_hash: str = ""
-    folder: Path | None = None
 
     def __post_init__(self) -> None:
         if self.level not in (1, 2, 3) or isinstance(self.level, bool):
             raise ParameterError(f"level must be 1 (sealed), 2 (masked) or 3 (private); got {self.level!r}")
         checks.check_choice("method", self.method, METHODS)
-        if self.limits.confirm and self.level == 2 and self.method == "tuned":
+        if self.limits.confirm and self.tuned_by_sums:
             raise ParameterError("confirm goes with the fixed method, or with level 3; the tuned one needs other sums")
         for name in (self.name, self.focal):
             check_name(name)
@@ -201,7 +186,6 @@ class Study:
         focal: str,
         name: str = "study",
         days: int = 90,
-        csv: CsvFormat | None = None,
         today: datetime.date | None = None,
         **settings: Any,
     ) -> Self:
@@ -216,13 +200,10 @@ class Study:
             The column to predict, the focal member, and the name of the study.
         days
             So long the study is open.
-        csv
-            How the tables are written; detected by default.
         **settings
             ``level``, ``method``, ``fixed``, ``features``, ``privacy``, ``limits``.
         """
-        form: Any = {} if csv is None else vars(csv)
-        read = read_training(list(like), target=target, target_kind="number", **form)
+        read = read_training(list(like), target=target, target_kind="number")
         encoder = replace(read.encoder, domain=None, focal=None, unused=())
         notes: list[Any] = [note for note in read.notes if getattr(note, "code", "") == "filled-in"]
         if notes:
@@ -241,15 +222,6 @@ class Study:
         # What the file does not say is not kept: members have the file.
         return cls.from_dict(made.to_dict())
 
-    @classmethod
-    def example(cls) -> Self:
-        """A study of one column without members, to try."""
-        column = {"kind": "numbers", "name": "x", "shift": [0.0], "scale": [1.0]}
-        values = {"format": _FORMAT, "version": _VERSION, "name": "example", "focal": "a", "level": 2}
-        values |= {"method": "fixed", "expires": "9999-01-01", "columns": [column]}
-        values |= {"target": {"name": "y", "shift": 0.0, "scale": 1.0}, **{part: {} for part in _PARTS}}
-        return cls.from_dict(values)
-
     # --- what follows from it -----------------------------------------------------------------------------------
 
     @cached_property
@@ -267,11 +239,16 @@ class Study:
         return self.level == 2 and self.method == "fixed" and self.fixed.weights == "predictive"
 
     @property
+    def tuned_by_sums(self) -> bool:
+        """Whether members do validation tasks of which only sums are read."""
+        return self.level == 2 and self.method == "tuned"
+
+    @property
     def requests(self) -> tuple[str, ...]:
         """What the coordinator may ask, in this order."""
         if self.level == 1:
             return ("moments",) if self.method == "fixed" else ("moments", "ranks", "parts", "plays")
-        return ("keys", "sums", "shares", *(("terms", "trials") if (self.level, self.method) == (2, "tuned") else ()))
+        return ("keys", "sums", "shares", *(("terms", "trials") if self.tuned_by_sums else ()))
 
     @property
     def row_norm(self) -> float:
@@ -283,7 +260,7 @@ class Study:
         """SHA-256 of the whole study."""
         return hashlib.sha256(canonical(self.to_dict())).hexdigest()
 
-    @property
+    @cached_property
     def columns_hash(self) -> str:
         """SHA-256 of what rows are turned into: sums of the same columns can be compared."""
         told = self.to_dict()
@@ -297,8 +274,7 @@ class Study:
     @cached_property
     def graph(self) -> list[tuple[int, ...]]:
         """Who shares masks with whom, of :attr:`sources`."""
-        limits, seed = self.limits, bytes.fromhex(self.fingerprint)
-        return mask_graph(len(self.sources), seed, complete=limits.complete, degree=limits.degree)
+        return mask_graph(len(self.sources), bytes.fromhex(self.fingerprint))
 
     def neighbours(self, name: str) -> tuple[int, ...]:
         """The places of the members that share masks with a source."""
@@ -311,8 +287,8 @@ class Study:
 
     def write(self, key: Key, to: Sequence[str], says: Sequence[str], spec: Values, **how: Any) -> Message:
         """A message of the study, sealed to members; ``how`` are the other options of :func:`write_message`."""
-        how |= {"says": [*says, *self.promise], "spec": {**spec, "map_hash": self.map_hash}}
-        return write_message(key, [self.card(name) for name in to], study=self.fingerprint, **how)
+        cards, words = [self.card(name) for name in to], [*says, *self.promise]
+        return write_message(key, cards, study=self.fingerprint, says=words, spec=spec, **how)
 
     def card(self, name: str) -> Card:
         """The pinned keys of a member."""
@@ -343,6 +319,10 @@ class Study:
                 f'study "{self.name}" has {len(self.sources)} members beside the focal one; level {self.level} needs '
                 f"at least {least}, so that sums hide each of them"
             )
+        if self.limits.confirm and 2 * self.threshold <= max(map(len, self.graph)):
+            # Half of a member's neighbours, told that it is gone, would give its key, and the others its own mask.
+            most = (max(map(len, self.graph)) - 1) // 2
+            raise DataError(f"with confirm, at most {most} of so few members may drop out; lower drop_outs")
         if (today or datetime.date.today()) > self.expires:
             raise DataError(f'study "{self.name}" expired on {self.expires}; agree on a new one', code="expired")
 
@@ -375,18 +355,24 @@ class Study:
                 f"the coordinator can read a member's sums with the help of {others}, or of {least} if it also lies "
                 "about who takes part (the member's policy sets this number: least_sources - 1)"
             )
+            if self.limits.drop_outs and not self.limits.confirm:
+                given = len(self.sources) * self.limits.drop_outs // self.threshold
+                lines.append(
+                    f"it can read the sums of {max(given, 1)} by reporting them as gone although they answered; "
+                    "not with confirm, which takes a third exchange"
+                )
         return [*lines, *self.promise]
 
-    def read(self, table: Any, *, csv: CsvFormat | None = None) -> Rows:
+    def read(self, table: Any) -> Rows:
         """Rows of a table or file as the study encodes them: inputs before the feature map, and targets.
 
         Missing columns, missing values, texts in columns of numbers and levels that the study does not know are errors.
-        How a CSV file is written is detected by default.
+        How a CSV file is written is detected.
         """
         if isinstance(table, Rows):
             return table
         where = str(table) if isinstance(table, str | Path) else "the table"
-        X, y, notes = self.encoder.read(table, csv=csv, what=f'study "{self.name}"', fill=_FILL)
+        X, y, notes = self.encoder.read(table, what=f'study "{self.name}"', fill=_FILL)
         if odd := [note for note in notes if note.code == "unseen-levels"]:
             told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
             problem = f'{where} has levels that study "{self.name}" does not know: {told}'
@@ -394,16 +380,14 @@ class Study:
             raise DataError(f"{problem}; {remedy}", code="other-levels")
         return Rows(X, y)
 
-    def identifiers(
-        self, table: Any, identifier: str | Sequence[Any], count: int, *, csv: CsvFormat | None = None
-    ) -> list[str]:
+    def identifiers(self, table: Any, identifier: str | Sequence[Any], count: int) -> list[str]:
         """Whose each of ``count`` rows is, by a column of the table, or as given."""
         values, what = identifier, "identifier"
         if isinstance(identifier, str):
             if isinstance(table, Rows):
                 raise DataError("rows have no column of identifiers; pass the identifier of each row")
             # A column of labels is read as it is written.
-            whole = replace(self.encoder, domain=identifier).table(table, csv=csv)
+            whole = replace(self.encoder, domain=identifier).table(table)
             if identifier not in whole.column_names:
                 raise DataError(f'there is no column "{identifier}"; name the one that says whose a row is')
             values, what = whole.column(identifier).to_pylist(), f'"{identifier}"'
@@ -439,7 +423,7 @@ class Study:
     @classmethod
     def from_dict(cls, values: Values) -> Self:
         """Build a study from :meth:`to_dict`; anything unknown is refused."""
-        try:
+        with reading("the study is damaged", "copy it again"):
             if values["format"] != _FORMAT or values["version"] != _VERSION:
                 raise DataError(f"this is not a study of version {_VERSION}; use the mixtune that it was made with")
             known = {"format", "version", "name", "focal", "level", "method", "expires", "target", "columns", "members"}
@@ -453,19 +437,21 @@ class Study:
             map_hash = given["features"].pop("hash", "")
             parts = {name: kind(**given[name]) for name, kind in _PARTS.items()}
             shift, scale = (np.array([v for c in columns for v in c[side]], float) for side in ("shift", "scale"))
-            parts |= {"encoder": TableEncoder.from_dict(described), "shift": shift, "scale": scale}
-            parts |= {
-                "target_shift": float(target["shift"]),
-                "target_scale": checks.check_positive("scale", target["scale"]),
-            }
-            parts |= {"level": values["level"], "method": values["method"], "map_hash": map_hash}
-            parts["members"] = tuple(Card.from_dict(card) for card in values.get("members", ()))
-            expires = datetime.date.fromisoformat(str(values["expires"]))
-            return cls(str(values["name"]), str(values["focal"]), expires=expires, **parts)
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, DataError | ParameterError):
-                raise
-            raise DataError(f"the study is damaged: {type(error).__name__} {error}; copy it again") from error
+            return cls(
+                str(values["name"]),
+                str(values["focal"]),
+                TableEncoder.from_dict(described),
+                shift,
+                scale,
+                float(target["shift"]),
+                checks.check_positive("scale", target["scale"]),
+                datetime.date.fromisoformat(str(values["expires"])),
+                level=values["level"],
+                method=values["method"],
+                members=tuple(Card.from_dict(card) for card in values.get("members", ())),
+                map_hash=map_hash,
+                **parts,
+            )
 
     def to_toml(self) -> str:
         """The study as text."""
@@ -482,10 +468,8 @@ class Study:
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
-        try:
+        with reading("the study is not valid TOML", "copy it again"):
             return cls.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise DataError(f"the study is not valid TOML: {error}; copy it again") from error
 
     def save(self, path: File) -> Path:
         """Write the file whole or not at all; a key or a ledger is never replaced."""
@@ -495,30 +479,28 @@ class Study:
     @classmethod
     def load(cls, path: File) -> Self:
         """Read a file of :meth:`save`."""
-        try:
-            return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
-        except (OSError, UnicodeError) as error:
-            raise DataError(f"the study {path} cannot be read: {error}; check the path") from error
+        with reading(f"the study {path} cannot be read", "check the path"):
+            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
 
 
-def mask_graph(count: int, seed: bytes, *, complete: int, degree: int) -> list[tuple[int, ...]]:
+def mask_graph(count: int, seed: bytes) -> list[tuple[int, ...]]:
     """The places of each member's neighbours, in increasing order, of ``count`` members.
 
-    A complete graph, or a ring in random order that links each member to the ``degree`` nearest. The order follows from
-    ``seed``, the fingerprint of the study: nobody can choose a member's neighbours later.
+    A complete graph, or a ring in random order that links each member to the :data:`DEGREE` nearest. The order follows
+    from ``seed``, the fingerprint of the study: nobody can choose a member's neighbours later.
 
     Examples
     --------
-    >>> mask_graph(4, b"", complete=64, degree=20)[1]
+    >>> mask_graph(4, b"")[1]
     (0, 2, 3)
-    >>> {len(each) for each in mask_graph(1000, b"", complete=64, degree=20)}
+    >>> {len(each) for each in mask_graph(1000, b"")}
     {20}
     """
-    if count <= max(complete, degree + 1):
+    if count <= COMPLETE:
         return [tuple(j for j in range(count) if j != i) for i in range(count)]
     number = int.from_bytes(hashlib.sha256(b"mixtune/1 graph" + seed).digest(), "big")
     order = np.random.default_rng(number).permutation(count)
-    steps = [step for half in range(1, degree // 2 + 1) for step in (half, -half)]
+    steps = [step for half in range(1, DEGREE // 2 + 1) for step in (half, -half)]
     found: list[tuple[int, ...]] = [()] * count
     for place, member in enumerate(order.tolist()):
         found[member] = tuple(sorted(int(order[(place + step) % count]) for step in steps))

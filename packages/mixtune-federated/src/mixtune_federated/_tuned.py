@@ -16,11 +16,10 @@ import numpy as np
 
 from mixtune import checks
 from mixtune.choice import RemoteTasks, SummedSources, SummedTask
-from mixtune.errors import DataError
 from mixtune.moments import Moments, Origin, Rows
 from mixtune_federated import _sums as sums
-from mixtune_federated._masks import best_exponent
 from mixtune_federated._messages import hashed
+from mixtune_federated._reading import reading
 from mixtune_federated._study import Study
 from mixtune_federated._types import Arrays, Content, Floats, Values
 
@@ -46,7 +45,7 @@ def task_content(tasks: Sequence[SummedTask]) -> Content:
 def read_tasks(spec: Values, arrays: Arrays, source: int, count: int, what: str) -> list[SummedTask]:
     """The tasks of an answer, checked; ``count`` is the number of candidates."""
     found = []
-    try:
+    with reading(f"the residuals of {what} cannot be used", "leave it out", code="bad-sums"):
         for place, told in enumerate(spec["tasks"]):
             parts: Values = {name: np.asarray(arrays[f"{name}.{place}"]) for name in _TASK_ARRAYS}
             shapes = {name: (count,) if name == "finite" else (count, count) for name in parts}
@@ -58,8 +57,6 @@ def read_tasks(spec: Values, arrays: Arrays, source: int, count: int, what: str)
             if not (0 <= alone < count and total > 0 and negligible > 0):
                 raise ValueError("numbers out of their range")
             found.append(SummedTask(source, total, alone=alone, negligible=negligible, **parts))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"the residuals of {what} cannot be used: {error}", code="bad-sums") from error
     return found
 
 
@@ -70,9 +67,6 @@ def play_context(study: Study, name: str, request: str) -> bytes:
 
 # --- level 2: only sums are known -------------------------------------------------------------------------------------
 
-#: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
-BITS = {"terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}}
-BITS["trials"] = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
 #: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
 _LARGEST_PRODUCT = 2.0**14
 
@@ -126,15 +120,7 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
     return [SummedTask.of_sums(squares, clipped, plays)]
 
 
-def masked_sizes(asked: str, width: int) -> dict[str, int]:
-    """How many ring elements each block of a further sum has, for ``width`` coefficients."""
-    if asked == "trials":
-        blank = trial_blocks(None)
-    else:
-        blank = term_blocks(SummedSources.no_terms(width))
-    return {**{name: 2 * len(block) for name, block in blank.items()}, "members": 1}
-
-
-def exponents(asked: str, members: int) -> dict[str, int]:
-    """The fixed points of these blocks, whose ranges are public."""
-    return {name: best_exponent(bits, members) for name, bits in BITS[asked].items()}
+def further_sizes(asked: str, width: int) -> dict[str, int]:
+    """How many numbers each block of a further sum has, for ``width`` coefficients."""
+    blank = trial_blocks(None) if asked == "trials" else term_blocks(SummedSources.no_terms(width))
+    return {name: len(block) for name, block in blank.items()}

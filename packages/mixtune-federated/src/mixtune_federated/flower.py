@@ -15,13 +15,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from mixtune import checks, files
-from mixtune.errors import DataError, MixtuneError
+from mixtune.errors import MixtuneError
 from mixtune_federated._coordinator import Coordinator
 from mixtune_federated._keys import Key
-from mixtune_federated._ledger import Ledger
 from mixtune_federated._messages import Message, read_message
-from mixtune_federated._policy import Policy
-from mixtune_federated._site import Site
+from mixtune_federated._site import answer_request
 from mixtune_federated._study import Study
 from mixtune_federated._types import File, Values
 
@@ -134,25 +132,6 @@ def make_server_app() -> Any:
         print(f"all answers are in {out}; make the model with: mixtune federate combine {out}/*.mxf", flush=True)
 
     return app
-
-
-def answer_request(content: bytes, settings: Values) -> Values:
-    """What a member's node replies: a file, a refusal with its reason, or nothing where the request is for others."""
-    name = Path(str(settings.get("key", "a node without a key"))).stem
-    try:
-        if lacking := [each for each in ("study", "data", "key") if each not in settings]:
-            raise DataError(f"the node config has no {checks.quoted(lacking)}; start the node with --node-config")
-        request, key = read_message(content), Key.load(settings["key"])
-        name = key.name
-        if name not in request.header["recipients"]:
-            return {}
-        policy = Policy.load(settings["policy"]) if "policy" in settings else Policy()
-        ledger = Ledger(Path(settings["key"]).with_suffix(".ledger"))
-        study, identifier = Study.load(settings["study"]), settings.get("identifier")
-        site = Site(study, settings["data"], key, policy, ledger=ledger, identifier=identifier)
-        return {"file": site.answer(request).content}
-    except MixtuneError as error:
-        return {"refused": str(error), "name": name}
 
 
 def run_exchanges(

@@ -56,6 +56,30 @@ def test_a_study_repeated_with_one_member_less(second):
             site.answer(again)
 
 
+@pytest.mark.parametrize("gone", ["m5", None])
+def test_another_run_with_one_member_less_or_other_weights(consortium, gone):
+    """Also members whose policy allows further runs protect the one who is gone; its own policy could not."""
+    group = consortium(members=6, fixed=EQUAL if gone else FixedMethod())
+    ledgers, policy = {name: group.site(name).ledger for name in group.study.sources}, Policy(one_release=False)
+    for run in (1, 2):
+        sites = {name: group.site(name, policy, ledgers[name]) for name in ledgers}
+        coordinator = group.coordinator()
+        first = coordinator.ask()
+        answers = [site.answer(first) for name, site in sites.items() if run == 1 or name != gone]
+        second = coordinator.ask(answers)
+        if run == 2 and gone is None:
+            weights = [0.15, 0.15, 0.15, 0.15, 0.2]
+            second = forged(group, second, spec={"weights": weights, "focal_weight": 0.2})
+        for name in second.open(group.keys["m0"])[0]["roster"]:
+            if run == 1:
+                assert sites[name].answer(second)
+            else:
+                with pytest.raises(RefusedError, match="another list of members or weights than before"):
+                    sites[name].answer(second)
+    # The same again is what the policy allows.
+    assert gone or sites["m1"].answer(group.coordinator().ask())
+
+
 def test_steps_of_another_study_do_not_get_around_a_release(consortium):
     """Sums at level 1, and then a request for drawn rows of a self-tuned study, which has another number."""
     group = consortium(level=1, members=4, columns=3)
@@ -79,7 +103,7 @@ def test_a_member_that_is_left_out_is_asked_no_sum(second):
     """It sends nothing for a sum that it is not part of, and the others' masks with it stay."""
     group, sites, _, request, _ = second
     spec, arrays = request.open(group.keys["m0"])
-    fewer = {"roster": spec["roster"][:-1], "weights": [0.2] * 4, "focal_weight": 0.2}
+    fewer = {"roster": spec["roster"][:-1], "weights": [0.2] * 4, "focal_weight": 0.2, "spares": [False] * 4}
     keys = {name: arrays[name][:-1] for name in ("mask_keys", "mask_signatures")}
     less = forged(group, request, spec=fewer, arrays=keys)
     with pytest.raises(RefusedError, match="another key than the one that was sent"):
@@ -102,12 +126,11 @@ def test_a_member_that_is_left_out_is_asked_no_sum(second):
         {"roster": ["m1", "m1", "m2", "m3", "m4"]},
         {"roster": ["m1", "m2"]},
         {"roster": ["../evil"] * 5},
-        {"exponents": {}},
-        {"exponents": {"gram": 10**9, "cross": 10**9, "square": 10**9, "head": 10**9}},
-        {"exponents": {"gram": -(10**9), "cross": 0, "square": 0, "head": 0}},
-        {"exponents": None},
         {"first": 7},
         {"first": "00"},
+        {"spares": [True] * 5},
+        {"spares": [False] * 4},
+        {"spares": None},
     ],
 )
 def test_requests_that_are_damaged_on_purpose(second, changes):
@@ -174,10 +197,10 @@ def test_all_but_one_member_collude_with_the_coordinator(consortium, drop_outs, 
     for name in colluding:
         place = group.study.sources.index(name)
         row = group.study.neighbours("m1").index(place)
-        context = share_context(group.study, first.digest, "m1", name)
+        context = share_context(group.study, first.digest, "boxes", "m1", name)
         shares[place] = group.keys[name].open(boxes[row].tobytes(), "a share", context)
     private = join_shares(shares)
-    others = {group.study.sources.index(name): told.public[name] for name in ("m2", *colluding)}
+    others = {group.study.sources.index(name): told.public[name][:32] for name in ("m2", *colluding)}
     opened = masked - mask_of(0, private or bytes(32), others, told.transcript, len(masked))
     assert (int(opened[-1]) == 1) == readable
     if not readable:

@@ -10,7 +10,14 @@ from scipy.optimize import approx_fprime
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from mixtune.arrays import Floats
-from mixtune.choice import MarginalLikelihood, ProcessFamily, fit_candidates, learn_process
+from mixtune.choice import (
+    Deviation,
+    DeviationLikelihood,
+    MarginalLikelihood,
+    ProcessFamily,
+    fit_candidates,
+    learn_process,
+)
 from mixtune.features import Coordinates, DomainKernel, InputUnits, KernelFeatures
 from mixtune.moments import Rows
 
@@ -113,11 +120,54 @@ def test_the_learned_kernel_is_likelier_than_its_start():
     assert kernel.noise < 0.05
 
 
+def deviation(rng, rows, slopes, level=0.0, noise=0.1):
+    """A domain of whose deviation everything is known but its variances; its curve is zero."""
+    linear, root = rng.standard_normal((rows, len(slopes))), rng.standard_normal((rows, rows))
+    residuals = linear @ slopes / len(slopes) ** 0.5 + level + noise**0.5 * rng.standard_normal(rows)
+    return Deviation(residuals, 1e-4 * root @ root.T, linear, np.eye(rows), 0.5 + rng.random(rows))
+
+
+def test_the_likelihood_of_deviations_is_that_of_normal_distributions(process):
+    rng = np.random.default_rng(3)
+    parts = [deviation(rng, rows, np.array([1.0, -0.5])) for rows in (5, 9)]
+    likelihood = DeviationLikelihood(process.kernel, parts)
+    mean, spread = likelihood.prior()
+
+    def explicit(logarithms):
+        *slopes, curve, level, noise = np.exp(logarithms)
+        total = 0.5 * np.sum(((logarithms - mean) / spread) ** 2)
+        for residuals, uncertain, linear, curves, weight in parts:
+            covariance = uncertain + linear @ np.diag(slopes) @ linear.T / 2 + curve * curves + level
+            covariance += np.diag(noise / weight + 1e-7)
+            total += 0.5 * (residuals @ np.linalg.solve(covariance, residuals) + np.linalg.slogdet(covariance)[1])
+        return total
+
+    for logarithms in (mean, mean + 0.5 * spread):
+        value, gradient = likelihood.negative_density(logarithms)
+        assert value == pytest.approx(explicit(logarithms), rel=1e-9)
+        np.testing.assert_allclose(gradient, approx_fprime(logarithms, explicit, 1e-6), rtol=1e-3, atol=1e-4)
+
+
+def test_variances_of_deviations_are_found_from_many_domains(process):
+    rng = np.random.default_rng(4)
+    parts = [
+        deviation(rng, 30, np.array([2.0, 0.2]) * rng.standard_normal(2), level=3.0 * rng.standard_normal())._replace(
+            weight=np.ones(30)
+        )
+        for _ in range(200)
+    ]
+    kernel = DeviationLikelihood(process.kernel, parts).maximised()
+    np.testing.assert_allclose(kernel.own_slopes, [4.0, 0.04], rtol=0.35)
+    assert kernel.own_level == pytest.approx(9.0, rel=0.25)
+    assert kernel.noise + kernel.own_curve == pytest.approx(0.1, rel=0.1)
+    assert (kernel.shared_curve, kernel.shared_level) == (process.kernel.shared_curve, process.kernel.shared_level)
+
+
 def test_left_out_residuals_are_those_of_fits_without_each_row(family):
     """Each candidate is refitted without every row in turn."""
     process = family.process
     allowed = np.ones(4)
-    prior = family.prior_without(allowed)
+    prior = family.process.evidence.prior_without(allowed)
     source = process.sources[1].part(slice(0, 12))
     nothing = source.part(slice(0, 0))
     whole = fit_candidates(process.kernel, family.candidates, prior, source, nothing)
@@ -140,7 +190,7 @@ def test_coefficients_give_the_predictions_of_the_process(family):
     places = process.features.units(X)
     tests = replace(process.focal.part(slice(0, 10)), places=places, shared=process.features.shared(places), own=None)
     focal = replace(process.focal, own=None)
-    prior = family.oriented(family.prior_without(np.ones(4)), process.focal)
+    prior = family.process.evidence.oriented(family.process.evidence.prior_without(np.ones(4)), process.focal)
     expected = fit_candidates(process.kernel, family.candidates, prior, focal, tests).predictions
     offset = (process.level - family.target_shift) / process.unit
     np.testing.assert_allclose(predicted, expected + offset, atol=2e-3)
@@ -168,10 +218,9 @@ def _inputs(process) -> Floats:
 
 def test_sources_are_added_and_left_out_by_sums(family):
     process = family.process
-    without = family.prior_without(np.array([1.0, 0.0, 1.0, 1.0]))
+    without = family.process.evidence.prior_without(np.array([1.0, 0.0, 1.0, 1.0]))
     kept = tuple(process.sources[k] for k in (0, 2, 3))
-    fewer = ProcessFamily(replace(process, sources=kept, signs=process.signs[[0, 2, 3]]), family.shift, 0.7)
-    again = fewer.prior_without(np.ones(3))
+    again = replace(process.evidence, sources=kept).prior_without(np.ones(3))
     np.testing.assert_allclose(without.mean, again.mean, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(without.root, again.root, rtol=1e-6, atol=1e-9)
 
@@ -179,7 +228,7 @@ def test_sources_are_added_and_left_out_by_sums(family):
 def test_the_shared_function_is_that_of_one_process_over_all_rows(family):
     """The prior of the focal domain is the posterior of the joint process at its inputs, where landmarks suffice."""
     process, kernel = family.process, family.process.kernel
-    prior = family.prior_without(np.ones(4))
+    prior = family.process.evidence.prior_without(np.ones(4))
     blocks, cross = [], []
     for source in process.sources:
         own = kernel.own(source.places, source.places) + kernel.own_level
@@ -236,8 +285,8 @@ def test_a_focal_domain_of_the_other_sign_is_told_by_its_rows():
     sources = [drawn(rng, 60, -1.0) for _ in range(4)]
     process = learn_process([drawn(rng, 25), *sources], seed=0)
     family = ProcessFamily(process, np.zeros(process.features.n_features_out), 0.0)
-    prior = family.prior_without(np.ones(4))
-    oriented = family.oriented(prior, process.focal)
+    prior = family.process.evidence.prior_without(np.ones(4))
+    oriented = family.process.evidence.oriented(prior, process.focal)
     np.testing.assert_array_equal(oriented.mean, -prior.mean)
 
 

@@ -55,11 +55,13 @@ def test_a_constant_target_is_noted(tmp_path, where):
 def test_a_column_missing_in_one_file(tmp_path):
     write_rows(tmp_path / "a.csv", ["u", "v", "y"], [[1, 2, 3], [2, 3, 4]])
     write_rows(tmp_path / "b.csv", ["u", "y"], [[1, 3], [2, 4]])
-    message = refused("fit", tmp_path / "a.csv", tmp_path / "b.csv", "--target", "y")
+    fit = ("fit", tmp_path / "a.csv", tmp_path / "b.csv", "--target", "y", "--linear")
+    assert '"b.csv" has no column "v"; all its values there are missing' in as_json(*fit)["notes"]
+    message = refused(*fit, "--missing", "refuse")
     assert '"v"' in message
     assert "b.csv" in message
     assert "--ignore" in message
-    assert run("fit", tmp_path / "a.csv", tmp_path / "b.csv", "--target", "y", "--ignore", "v").code == 0
+    assert not [note for note in as_json(*fit, "--ignore", "v")["notes"] if '"v"' in note]
 
 
 def test_text_where_numbers_belong_counts_as_missing(data):

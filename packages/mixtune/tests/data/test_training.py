@@ -395,8 +395,8 @@ def test_a_million_labels_are_refused_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ("x,y\n1,2\n", r'b\.csv" and ".*a\.csv" differ in columns: missing "c"; .*ignore="c"'),
-        ("x,c,d,y\n1,p,3,4\n", 'extra "d"'),
+        ("x,C,y\n1,p,2\n", r'b\.csv" and ".*a\.csv" differ in columns: missing "c" and extra "C"; .*ignore="C,c"'),
+        ("u,v,y\n1,p,2\n", r'differ in columns: missing "x", "c" and extra "u", "v"'),
         ("x,c\n1,p\n", r'b\.csv" has no column "y"'),
         (
             "x,c,y\nlow,p,1\n",
@@ -412,6 +412,14 @@ def test_files_that_differ(tmp_path, second, message):
     files = write(tmp_path, a="x,c,y\n1,p,1\n2,q,2\n", b=second)
     with pytest.raises(DataError, match=message):
         read_training(files, target="y")
+
+
+@pytest.mark.parametrize("second", ["x,y\n1,2\n", "x,c,d,y\n1,p,3,4\n"])
+def test_files_that_differ_are_refused_where_missing_values_are(tmp_path, second):
+    files = write(tmp_path, a="x,c,y\n1,p,1\n2,q,2\n", b=second)
+    for order in (files, files[::-1]):
+        with pytest.raises(DataError, match="differ in columns"):
+            read_training(order, target="y", missing="refuse")
 
 
 def test_codes_that_are_text_in_one_file_only(tmp_path):

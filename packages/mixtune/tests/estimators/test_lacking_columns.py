@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from cli.command_line import as_json, run, write_rows
 from extras import extra
 from mixtune import TableModel, fit_table
+from mixtune.data import read_training
 from mixtune.errors import DataError
 
 pd, pl = extra("pandas"), extra("polars")
@@ -110,3 +113,62 @@ def test_on_the_command_line(tmp_path):
     new = write_rows(tmp_path / "new.csv", ["b", "c"], test[["b", "c"]].values.tolist())
     notes = as_json("predict", tmp_path / "m.mixtune", new)["notes"]
     assert all("outside the range" in note for note in notes)
+
+
+LACKING = [
+    {"s1": ["strong"]},
+    {"s1": ["kind"], "s2": ["b", "kind"]},
+    {"s0": ["c"]},
+    {"s0": ["b"], "s3": ["c"]},
+]
+
+
+def in_files(folder, train, lacking):
+    """One file for each domain, without the columns that it lacks, and the same in one table."""
+    paths, whole = [], []
+    for name, part in train.groupby("site"):
+        lost = lacking.get(name, [])
+        own = part.drop(columns=["site", *lost])
+        paths.append(write_rows(folder / f"{name}.csv", list(own.columns), own.values.tolist()))
+        whole.append(part.assign(**dict.fromkeys(lost)))
+    return paths, pd.concat(whole, ignore_index=True)
+
+
+@pytest.mark.parametrize("lacking", LACKING, ids=str)
+def test_files_may_lack_columns(tmp_path, lacking):
+    train, test = problem(0, lacking=())
+    paths, whole = in_files(tmp_path, train, lacking)
+    new = test.drop(columns=lacking.get("s0", []))
+    expected = fit_table(whole, **ROLES, linear=True).predict(new)
+    for order in (paths, paths[:1] + paths[:0:-1]):
+        told = {note.fields["file"]: note for note in read_training(order, target="y").notes if "all its" in note}
+        assert {name: note.split(" has no ")[1] for name, note in told.items()} == {
+            f"{name}.csv": f"column {', '.join(json.dumps(c) for c in own)}; all its values there are missing"
+            for name, own in sorted_lost(lacking)
+        }
+        out = tmp_path / f"m{len(list(tmp_path.iterdir()))}.mixtune"
+        done = as_json("fit", *order, "--target", "y", "--linear", "--out", out)
+        assert len([note for note in done["notes"] if "all its values there are missing" in note]) == len(lacking)
+        np.testing.assert_allclose(TableModel.load(out).predict(new), expected, rtol=1e-8)
+
+
+def sorted_lost(lacking):
+    """Columns of each file that lacks some, in the order of the tables."""
+    return [(name, sorted(lost, key=["strong", "b", "c", "kind"].index)) for name, lost in lacking.items()]
+
+
+def test_columns_that_are_listed_may_be_lacking_too(tmp_path):
+    train, _ = problem(0, lacking=())
+    paths, _ = in_files(tmp_path, train, {"s1": ["strong"]})
+    read = read_training(paths, target="y", columns=["strong", "b"])
+    assert '"s1.csv" has no column "strong"; all its values there are missing' in read.notes
+    with pytest.raises(DataError, match='has no column "strnog"; did you mean "strong"'):
+        read_training(paths, target="y", columns=["strnog", "b"])
+
+
+def test_models_of_every_domain_say_what_some_lack():
+    train, _ = problem(0, lacking=("s2", "s5"))
+    notes = read_training(train, target="y", domain="site", every=True).notes
+    assert (
+        'column "strong" has no values in 2 of the domains ("s2", "s5"); there it is imputed like other missing values'
+    ) in notes

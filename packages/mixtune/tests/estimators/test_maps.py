@@ -86,16 +86,32 @@ def test_curves_are_found_and_lines_are_not_harmed(flipped):
     assert error(auto().fit(X, y, sources=straight), test) < 0.15
 
 
+def test_straight_lines_have_the_largest_share_where_domains_differ_in_slopes():
+    rng = np.random.default_rng(0)
+    given = {}
+    for k in range(9):
+        U = rng.standard_normal((60, 3))
+        given[f"s{k}"] = U, U @ (1.0 + 0.5 * rng.standard_normal(3)) + 0.3 * rng.standard_normal(60)
+    X, y = given.pop("s8")
+    model = auto().fit(X[:20], y[:20], sources=given)
+    shares = {each.name: each.share for each in model.maps_}
+    assert shares["lines"] > 0.3
+    assert np.sqrt(np.mean((model.predict(X[20:]) - y[20:]) ** 2)) < 0.4
+
+
 def test_what_was_averaged_is_visible(fitted):
-    assert [(each.name, each.share) for each in fitted.maps_] == [("kernel 1", 0.5), ("kernel 2", 0.5)]
+    assert [each.name for each in fitted.maps_] == ["kernel 1", "kernel 2", "lines"]
+    assert sum(each.share for each in fitted.maps_) == pytest.approx(1.0)
+    # The relation is bent.
+    assert fitted.maps_[2].share < 0.1
     assert sum(each.share for each in fitted.candidates_) == pytest.approx(1.0, abs=1e-3)
     assert {each.family for each in fitted.candidates_} <= {"shared", "own curves", "focal only"}
-    assert {each.settings["map"] for each in fitted.candidates_} == {"kernel 1", "kernel 2"}
+    assert {each.settings["map"] for each in fitted.candidates_} >= {"kernel 1", "kernel 2"}
     widths = [each.n_features for each in fitted.maps_]
     assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == sum(widths)
     # Rows of the focal domain and of three sources are fewer than those that a kernel is learned from.
     X, y, sources, _ = problem(sources=3)
-    assert [each.name for each in auto().fit(X, y, sources=sources).maps_] == ["kernel"]
+    assert [each.name for each in auto().fit(X, y, sources=sources).maps_] == ["kernel", "lines"]
     assert fitted.feature_map == "auto"
 
 

@@ -164,7 +164,7 @@ def test_streams_and_dask_collections(data, linear):
         MultiDomainRegressor(None).fit(StreamedSources((X, y), domain=names), y)
 
 
-@pytest.mark.parametrize("settings", [{"fit_intercept": False, "feature_map": None}, {}], ids=str)
+@pytest.mark.parametrize("settings", [{"feature_map": None}, {"fit_intercept": False}], ids=str)
 def test_streams_that_samples_hold_whole_give_the_fit_in_memory(settings):
     X, y, names = draw(domains=6, rows=25)
     expected = MultiDomainRegressor(**settings).fit(X, y, domain=names)
@@ -395,3 +395,107 @@ def test_coefficients_that_no_domain_determines_have_no_intervals(constant, tmp_
     assert "low" not in table.columns
     assert np.isfinite(table.select_dtypes("number")).all(axis=None)
     assert load(model.save(tmp_path / "models.mixtune")).coefficients().equals(table)
+
+
+def bent(domains=8, rows=24, seed=0):
+    """Curves that differ in level, the last one reversed."""
+    rng = np.random.default_rng(seed)
+    X, names = rng.standard_normal((domains * rows, 2)), np.repeat([f"d{k:02d}" for k in range(domains)], rows)
+    sign = np.where(names == names[-1], -1.0, 1.0)
+    levels = np.repeat(rng.standard_normal(domains), rows)
+    truth = sign * (np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] ** 2) + levels
+    return X, truth + 0.1 * rng.standard_normal(len(truth)), names, truth
+
+
+@pytest.fixture(scope="module")
+def curved():
+    X, y, names, _ = bent()
+    return MultiDomainRegressor().fit(X, y, domain=names)
+
+
+def mean_error(predicted, truth):
+    return float(np.sqrt(np.mean((predicted - truth) ** 2)))
+
+
+def test_curves_of_every_domain_are_as_with_that_domain_focal(curved):
+    X, y, names, truth = bent()
+    for name in ("d00", "d07"):
+        own = names == name
+        sources = {other: (X[names == other], y[names == other]) for other in curved.domains_ if other != name}
+        alone = RegretOptimalRegressorCV().fit(X[own], y[own], sources=sources)
+        ours = curved.predict(X[own], domain=names[own])
+        assert mean_error(ours, truth[own]) < 1.3 * mean_error(alone.predict(X[own]), truth[own])
+        assert mean_error(ours, truth[own]) < 0.15
+
+
+def test_curves_are_learned_from_other_domains():
+    X, y, names, truth = bent(rows=30)
+    few = np.concatenate([np.flatnonzero(names == name)[: 8 if name == "d02" else 30] for name in np.unique(names)])
+    model = MultiDomainRegressor().fit(X[few], y[few], domain=names[few])
+    rest = np.setdiff1d(np.flatnonzero(names == "d02"), few)
+    assert mean_error(model.predict(X[rest], domain=names[rest]), truth[rest]) < 0.25
+    # The domain that is reversed provides nothing.
+    assert model.borrows().loc["d02", "d07"] == 0
+    np.testing.assert_allclose(model.weights_.sum(axis=1), 1.0)
+
+
+def test_targets_of_one_domain_may_have_other_units():
+    X, y, names, truth = bent()
+    few = np.concatenate([np.flatnonzero(names == name)[: 8 if name == "d03" else 24] for name in np.unique(names)])
+    own, rest = names[few] == "d03", np.setdiff1d(np.flatnonzero(names == "d03"), few)
+    model = MultiDomainRegressor().fit(X[few], y[few], domain=names[few])
+    scaled = MultiDomainRegressor().fit(X[few], np.where(own, 1e6 * y[few] - 3e6, y[few]), domain=names[few])
+    ours, known = (each.predict(X[few], domain=names[few]) for each in (scaled, model))
+    assert mean_error(ours[~own], known[~own]) < 0.05
+    # Where the unit is known, more is.
+    limit = 1.3 * mean_error(model.predict(X[rest], domain=names[rest]), truth[rest])
+    assert mean_error((scaled.predict(X[rest], domain=names[rest]) + 3e6) / 1e6, truth[rest]) < limit
+
+
+def test_order_of_rows_and_domains_does_not_matter_to_curves(curved):
+    X, y, names, _ = bent()
+    order = np.random.default_rng(3).permutation(len(y))
+    again = MultiDomainRegressor().fit(X[order], y[order], domain=names[order])
+    np.testing.assert_allclose(again.predict(X, domain=names), curved.predict(X, domain=names), rtol=1e-6, atol=1e-6)
+
+
+def test_curves_for_unseen_domains_and_their_intervals():
+    X, y, names, _ = bent(domains=20)
+    seen = np.isin(names, np.unique(names)[:14])
+    model = MultiDomainRegressor().fit(X[seen], y[seen], domain=names[seen])
+    # The last domain is reversed; the next to last ones differ in level only.
+    new = ~seen & (names != names[-1])
+    low, high = model.predict_interval(X[new], domain=names[new])
+    covered = np.mean((low <= y[new]) & (y[new] <= high))
+    assert 0.75 < covered <= 1.0
+    centred = y[new] - model.predict(X[new], domain=names[new])
+    within = [centred[names[new] == name] for name in np.unique(names[new])]
+    assert np.mean([np.std(part) for part in within]) < 0.3
+
+
+def test_intervals_of_curves_cover():
+    X, y, names, _ = bent(domains=10, rows=60, seed=4)
+    covered = []
+    for train, test in CUTS.split(X):
+        model = MultiDomainRegressor().fit(X[train], y[train], domain=names[train])
+        low, high = model.predict_interval(X[test], domain=names[test])
+        covered.append((low <= y[test]) & (y[test] <= high))
+    assert 0.84 < np.mean(np.concatenate(covered)) < 0.96
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_curves_of_domains_with_few_rows_or_equal_targets(rows):
+    X, y, names, _ = bent()
+    few = np.concatenate([np.flatnonzero(names == name)[: rows if name == "d01" else 24] for name in np.unique(names)])
+    y = np.where(names == "d05", 2.0, y)
+    model = MultiDomainRegressor().fit(X[few], y[few], domain=names[few])
+    assert np.all(np.isfinite(model.predict(X, domain=names)))
+    constant = names == "d05"
+    assert mean_error(model.predict(X[constant], domain=names[constant]), 2.0) < 0.1
+
+
+def test_of_two_domains_each_is_a_source_of_the_other():
+    X, y, names, truth = bent(domains=3, rows=40)
+    two = names != "d02"
+    model = MultiDomainRegressor().fit(X[two], y[two], domain=names[two])
+    assert mean_error(model.predict(X[two], domain=names[two]), truth[two]) < 0.2

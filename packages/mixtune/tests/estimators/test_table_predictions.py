@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import mixtune
-from cli.command_line import as_json, refused, run
+from cli.command_line import as_json, refused, run, write_rows
 from extras import extra
 from mixtune import TableModel, fit_table
 from mixtune.errors import DataError, DataWarning
@@ -193,24 +193,82 @@ def test_times_are_the_same_instants_in_every_zone(kind):
         for zone in zones
     }
     y = np.array([moment.hour for moment in local], dtype=float)
-    for trained in ("UTC", "Europe/Berlin"):
+    made = {
+        "pandas": lambda table: table.to_pandas(),
+        "arrow": lambda table: table,
+        "polars": pl.from_arrow,
+    }[kind]
+    models = {}
+    for trained in zones:
         table = pa.table({"site": ["a", "b"] * 20, "at": columns[trained], "y": y})
-        model = fit_table(table, **ROLES)
-        expected = model.predict(table.select(["at"]))
+        models[trained] = fit_table(made(table), **ROLES)
+        told = [note for note in models[trained].notes if getattr(note, "code", "") == "time-zones"]
+        assert [note.fields["zones"] for note in told] == ([] if trained == "UTC" else [trained])
+        expected = models["UTC"].predict(pa.table({"at": columns["UTC"]}))
         for zone in zones:
-            rows = pa.table({"at": columns[zone]})
-            rows = {
-                "pandas": rows.to_pandas,
-                "arrow": lambda rows=rows: rows,
-                "polars": lambda rows=rows: pl.from_arrow(rows),
-            }[kind]()
-            found, codes = outcome(model, rows)
-            np.testing.assert_allclose(found, expected, rtol=1e-9)
+            found, codes = outcome(models[trained], made(pa.table({"at": columns[zone]})))
+            np.testing.assert_array_equal(found, expected)
             assert codes == []
         # Text that names its zone is the same instant, too.
         texts = [f"{moment + datetime.timedelta(hours=5):%Y-%m-%d %H:%M:%S}+05:00" for moment in local]
-        np.testing.assert_allclose(outcome(model, {"at": texts})[0], expected, rtol=1e-9)
-        assert outcome(model, {"at": local})[1] == ["other-zone"]
+        np.testing.assert_array_equal(outcome(models[trained], {"at": texts})[0], expected)
+        found, codes = outcome(models[trained], {"at": local})
+        np.testing.assert_array_equal(found, expected)
+        assert codes == ["other-zone"]
+        assert outcome(models[trained], {"at": [f"{moment:%Y-%m-%d %H:%M}" for moment in local]})[1] == ["other-zone"]
+
+
+def test_times_of_several_zones_are_the_same_in_any_order(tmp_path):
+    """Also in a file, with a training that has no zone, and in models of files."""
+    zones = [datetime.timezone(datetime.timedelta(hours=hours)) for hours in (0, 2, -7)]
+    rng = np.random.default_rng(1)
+    moments = [
+        datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=int(hour))
+        for hour in rng.integers(0, 8000, 40)
+    ]
+    mixed = [moment.astimezone(zones[k % 3]) for k, moment in enumerate(moments)]
+    y = [float(moment.hour) for moment in moments]
+    site = ["a", "b"] * 20
+    ways = {
+        "plain": [moment.replace(tzinfo=None) for moment in moments],
+        "objects": mixed,
+        "text": [moment.isoformat() for moment in mixed],
+        "Z": [f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in moments],
+    }
+    order = rng.permutation(40)
+    expected = None
+    for way, times in ways.items():
+        model = fit_table({"site": site, "at": times, "y": y}, **ROLES)
+        turned = fit_table(
+            {"site": [site[k] for k in order], "at": [times[k] for k in order], "y": [y[k] for k in order]}, **ROLES
+        )
+        rows = [("site", "at", "y"), *zip(site, (str(each) for each in times), y)]
+        path = write_rows(tmp_path / f"{way}.csv", rows[0], rows[1:])
+        loaded = TableModel.load(model.save(tmp_path / "m.mixtune"))
+        for each in (model, turned, loaded, fit_table(pd.read_csv(path), **ROLES)):
+            for new in (way, "objects", "text", "Z"):
+                found, codes = outcome(each, {"at": ways[new]})
+                expected = found if expected is None else expected
+                np.testing.assert_allclose(found, expected, atol=1e-9)
+                assert codes == (["other-zone"] if way == "plain" and new != "plain" else [])
+                single = [outcome(each, {"at": [moment]})[0][0] for moment in ways[new][:4]]
+                np.testing.assert_allclose(single, expected[:4], atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_scalars_of_numpy_are_read_like_those_of_python(model, unit):
+    days = [np.datetime64("2021-07-01", unit), datetime.date(2021, 7, 2)]
+    rows = changed(day=days, size=[np.float64(5.0), np.int64(5)])
+    expected = model.predict(changed(day=["2021-07-01", "2021-07-02"]))
+    np.testing.assert_array_equal(model.predict(rows), expected)
+    np.testing.assert_allclose(model.predict(changed(day=days[:1])), expected[:1], rtol=1e-12)
+
+
+def test_times_without_a_zone_among_others_are_told():
+    moments = [f"2021-01-{day:02d}T{day % 24:02d}:00:00" for day in range(1, 31)]
+    times = [moment + ("+02:00" if k > 2 else "") for k, moment in enumerate(moments)]
+    model = fit_table({"site": ["a", "b"] * 15, "at": times, "y": [float(k % 7) for k in range(30)]}, **ROLES)
+    assert '3 times in column "at" without a time zone are read as of UTC' in model.notes
 
 
 def test_rows_of_other_domains_are_told(model, paths, tmp_path):

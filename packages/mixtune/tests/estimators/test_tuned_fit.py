@@ -5,6 +5,7 @@ import pytest
 
 from choice.tasks import changed, posterior_mean
 from estimators.transfer_data import Standardised, make_transfer
+from mixtune.choice import learn_local_spread
 from mixtune.estimators import RegretOptimalRegressorCV
 
 
@@ -79,11 +80,12 @@ def test_the_ridge_path_holds_the_chosen_point():
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 4])
-def test_the_posterior_spread_by_the_normal_equations(intercept, count):
+def test_the_spread_by_the_normal_equations(intercept, count):
     X, y, sources = make_transfer(sizes=(30,) * count)
     model = RegretOptimalRegressorCV(feature_map=None, fit_intercept=intercept).fit(X, y, sources=sources)
     rows = Standardised(X, y, sources, intercept=intercept)
-    choice = rows.average().largest
+    average = rows.average()
+    choice = average.largest
     prior, task = choice.prior, choice.task
     precision = np.linalg.inv(prior.scale * prior.covariance)
     if prior.free_intercept and intercept:
@@ -95,7 +97,10 @@ def test_the_posterior_spread_by_the_normal_equations(intercept, count):
     U = rows.features(new)
     Z = np.column_stack([U, np.ones(6)]) if intercept else U
     expected = 1 + np.sum((Z @ covariance) * Z, axis=1)
-    std = model.predict(new, return_std=True)[1]
+    known = rows.features(X), y - average.left_out, average.left_out, average.spreads / average.inflation**2
+    local = learn_local_spread(*known, np.ones(len(y)), np.arange(4), unit=1.0)
+    predictions, std = model.predict(new, return_std=True)
+    expected *= local(U, predictions, expected) ** 2
     np.testing.assert_allclose((std / std[0]) ** 2, expected / expected[0], rtol=1e-6)
 
 

@@ -1,15 +1,21 @@
-"""Lengths and variances of a kernel over domains, by the marginal likelihood of some rows."""
+"""Lengths and variances of a kernel over domains, by the marginal likelihood of some rows.
+
+All of them are learned from the rows of a few domains first. How far domains deviate from the function they share is
+then learned again from many more domains, given what the others say of that function.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from mixtune.arrays import Floats, Integers
-from mixtune.features import Coordinates, DomainKernel, matern, squared_exponential
+from mixtune.features import Coordinates, DomainKernel, matern, matern_slope, squared_exponential
 
 #: Steps of L-BFGS; twice as many change errors by less than half a percent.
 STEPS = 40
@@ -80,9 +86,9 @@ class MarginalLikelihood:
         kernel, linear, count = self.kernel(logarithms), self.rows.linear, len(self.targets)
         width = kernel.width
         inverse, own_inverse = kernel.lengths**-2.0, kernel.own_lengths**-2.0
-        curve, curve_slope = matern((squares @ inverse).reshape(count, count))
-        own_curve, own_curve_slope = squared_exponential((squares @ own_inverse).reshape(count, count))
-        own_curve, own_curve_slope = own_curve * same, own_curve_slope * same
+        distances = (squares @ inverse).reshape(count, count)
+        curve, curve_slope = matern(distances), matern_slope(distances)
+        own_curve = same * squared_exponential((squares @ own_inverse).reshape(count, count))
         lines = linear @ linear.T / width
         own_lines = (linear * kernel.own_slopes) @ linear.T / width
         covariance = (
@@ -106,7 +112,7 @@ class MarginalLikelihood:
         gradient = np.concatenate(
             [
                 -2.0 * kernel.shared_curve * inverse * ((slope * curve_slope).ravel() @ squares),
-                -2.0 * kernel.own_curve * own_inverse * ((slope * own_curve_slope).ravel() @ squares),
+                kernel.own_curve * own_inverse * ((slope * own_curve).ravel() @ squares),
                 kernel.own_slopes * np.sum((own_slope @ linear) * linear, axis=0) / width,
                 [
                     kernel.shared_curve * float(np.sum(slope * curve)),
@@ -125,3 +131,79 @@ class MarginalLikelihood:
 def learn_kernel(rows: Coordinates, targets: Floats, domains: Integers) -> DomainKernel:
     """The kernel under which targets (n,) of rows in their ``domains`` (n,) are likeliest."""
     return MarginalLikelihood(rows, targets, domains).maximised()
+
+
+class Deviation(NamedTuple):
+    """Targets (n,) of one domain less the function that the others share, and what is known about the difference.
+
+    ``uncertain`` (n, n) is the covariance of that function, ``linear`` (n, p) has inputs in the units of straight
+    lines, ``curves`` (n, n) has correlations of own curves.
+    """
+
+    residuals: Floats
+    uncertain: Floats
+    linear: Floats
+    curves: Floats
+    weight: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class DeviationLikelihood:
+    """The log posterior density of the variances of own slopes, own curve, own level and noise, in this order."""
+
+    kernel: DomainKernel
+    deviations: Sequence[Deviation]
+
+    def prior(self) -> tuple[Floats, Floats]:
+        """Means and standard deviations of the logarithms."""
+        width = self.kernel.width
+        mean = np.append(np.full(width, np.log(OWN_SLOPE)), np.log(VARIANCES[-3:]))
+        return mean, np.append(np.full(width, SLOPE_SPREAD), SPREADS[-3:])
+
+    def maximised(self) -> DomainKernel:
+        """The kernel with the variances of the largest density."""
+        kernel = self.kernel
+        mean, spread = self.prior()
+        reach = LARGEST_DEVIATION * spread
+        variances = np.append(kernel.own_slopes, [kernel.own_curve, kernel.own_level, kernel.noise])
+        start = np.where(variances > 0, np.log(np.maximum(variances, SMALLEST_NOISE)), mean)
+        best = minimize(
+            self.negative_density,
+            np.clip(start, mean - reach, mean + reach),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(mean - reach, mean + reach)),
+            options={"maxiter": STEPS},
+        )
+        *slopes, curve, level, noise = np.exp(best.x).tolist()
+        return replace(kernel, own_slopes=np.array(slopes), own_curve=curve, own_level=level, noise=noise)
+
+    def negative_density(self, logarithms: Floats) -> tuple[float, Floats]:
+        """The negative log density, up to a constant, and its gradient."""
+        mean, spread = self.prior()
+        width = self.kernel.width
+        variances = np.exp(logarithms)
+        slopes, (curve, level, noise) = variances[:width], variances[width:]
+        total, gradient = 0.0, np.zeros_like(logarithms)
+        for residuals, uncertain, linear, curves, weight in self.deviations:
+            covariance = uncertain + (linear * slopes) @ linear.T / width + curve * curves + level
+            covariance[np.diag_indices(len(residuals))] += noise / weight + SMALLEST_NOISE
+            root, failed = lapack.dpotrf(covariance, lower=True, clean=True)
+            if failed:
+                return np.inf, np.zeros_like(logarithms)
+            precision = lapack.dpotri(root, lower=True)[0]
+            precision = np.tril(precision) + np.tril(precision, -1).T
+            solved = precision @ residuals
+            total += 0.5 * float(residuals @ solved) + float(np.log(np.diagonal(root)).sum())
+            slope = 0.5 * (np.outer(solved, solved) - precision)
+            gradient[:width] += np.sum((slope @ linear) * linear, axis=0) / width
+            gradient[width] += np.sum(slope * curves)
+            gradient[width + 1] += slope.sum()
+            gradient[width + 2] += np.sum(np.diagonal(slope) / weight)
+        deviation = (logarithms - mean) / spread
+        return total + 0.5 * float(deviation @ deviation), deviation / spread - variances * gradient
+
+
+def learn_deviations(kernel: DomainKernel, deviations: Sequence[Deviation]) -> DomainKernel:
+    """The kernel with the variances under which the deviations of domains are likeliest."""
+    return DeviationLikelihood(kernel, deviations).maximised()

@@ -23,7 +23,7 @@ MOST_STEPS, LONGEST_STEP, SHORTEST_STEP = 100, 8.0, 1e-10
 class ValidationTask:
     """Residuals (C, m) on the rows kept for testing, and of left-out rows (C, n), both with the weights of their rows.
 
-    ``targets`` (m,) are those of the rows kept for testing.
+    ``targets`` (m,) are those of the rows kept for testing, and ``inputs`` (m, k) the features that are inputs.
 
     ``source`` took the focal role, ``alone`` is the focal-only candidate that leave-one-out would have taken, and mean
     squared errors below ``negligible`` count as equal.
@@ -37,6 +37,7 @@ class ValidationTask:
     negligible: float = SETTINGS.negligible_error
     left_out_weight: Floats | None = None
     targets: Floats | None = None
+    inputs: Floats | None = None
     stands_for: ClassVar[int] = 1
 
     @property

@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from mixtune.arrays import Floats, Integers
+from mixtune.arrays import EPSILON, Floats, Integers
 from mixtune.choice._settings import SETTINGS
 from mixtune.features import LearnedColumns, Oriented, RandomFeatures, TreeColumn, Trees
 from mixtune.moments import Moments, Regression, Rows, best_ridge, ridge_heads
+
+#: Digits of the inputs, in standard units, that trees are made from.
+DIGITS = 9
 
 
 class Pretrained(NamedTuple):
@@ -129,7 +132,7 @@ class Boosting:
         """Inputs, targets and weights of the rows that are not in each fold."""
         # Splits are chosen in single precision, and of equally good ones rounding takes one: numbers that differ by
         # rounding, or the order of rows, must not make other trees.
-        X, y, weight = np.round(self.rows.X, 9), np.round(self.rows.y, 7), self.rows.weight
+        X, y, weight = np.round(self.rows.X, DIGITS), np.round(self.rows.y, 7), self.rows.weight
         order = np.lexsort((weight, y, *X.T))
         used = [order[self.folds[order] != fold] for fold in range(int(self.folds.max()) + 1)]
         # With weights, quantiles of columns take most of the time: equal ones are left out.
@@ -143,7 +146,9 @@ class Boosting:
         model = HistGradientBoostingRegressor(**options, early_stopping=False, random_state=self.seed)
         # On small tables more threads save no time, and where cores are busy they wait for one another.
         with tree_threads().limit(limits=1):
-            return [Trees.of(model.fit(X, y, sample_weight=weight)) for X, y, weight in self._parts]
+            fits = (model.fit(X, y, sample_weight=weight) for X, y, weight in self._parts)
+            # Thresholds are values of rounded inputs, and inputs that were rounded down lie above them.
+            return [Trees.of(fit, margin=0.5 * 10.0**-DIGITS) for fit in fits]
 
     def are_too_few(self, trees: Sequence[Trees]) -> bool:
         """Whether the second half of the trees of each fold still makes the errors on its rows much smaller."""
@@ -205,4 +210,4 @@ def _standard_targets(rows: Rows) -> Floats:
     """Targets of mean 0 and spread 1; zero where they do not vary beyond rounding, so that they have no effect."""
     mean = float(_mean(rows, rows.y))
     spread = float(np.sqrt(_mean(rows, (rows.y - mean) ** 2)))
-    return (rows.y - mean) / (spread if spread > 1e-9 * abs(mean) else np.inf)
+    return (rows.y - mean) / (spread if spread > 64 * EPSILON * abs(mean) else np.inf)

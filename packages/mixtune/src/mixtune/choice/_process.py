@@ -15,30 +15,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve, cholesky, lapack, solve_triangular
 
-from mixtune.arrays import Floats, Integers
+from mixtune.arrays import EPSILON, Floats, Integers
 from mixtune.choice._choose import by_content, content_order
 from mixtune.choice._families import USED, Fits, Label, Memo, Prior
-from mixtune.choice._kernel_evidence import learn_kernel
+from mixtune.choice._kernel_evidence import OWN_SLOPE, VARIANCES, Deviation, learn_deviations, learn_kernel
 from mixtune.features import Coordinates, DomainKernel, InputUnits, KernelFeatures
 from mixtune.moments import Paths, Rows, Sample
 
-#: Rows that the kernel is learned from: focal ones up to this part, then so many of each source.
-KERNEL_ROWS, FOCAL_PART, SOURCE_ROWS = 300, 2 / 3, 60
-#: Landmarks of the shared function, a third of them focal rows at most, and of own curves.
-LANDMARKS, OWN_LANDMARKS = 350, 300
+#: Rows that the kernel is learned from: focal ones up to this part, then so many of each source; and of each domain
+#: where all are focal.
+KERNEL_ROWS, FOCAL_PART, SOURCE_ROWS, COMMON_ROWS = 300, 2 / 3, 60, 150
+#: Domains that the variances of own deviations are learned from, and rows of each; with fewer domains, none are.
+#: Without this step, errors are 1% larger where the relation is a straight line and 20 rows are known.
+DEVIATING_DOMAINS, DEVIATING_ROWS, FEWEST_DEVIATING = 40, 50, 4
+#: Landmarks of the shared function, a third of them focal rows at most, and of own curves: of one focal domain, and of
+#: all domains where each is focal.
+LANDMARKS, OWN_LANDMARKS, COMMON_OWN_LANDMARKS = 350, 300, 150
+#: Landmarks of straight lines, for each coefficient: as many span all lines, and more do so well.
+STRAIGHT_LANDMARKS = 3
 #: Rows of all sources together that inform the shared function, and rows whose deviations are handled at once.
 ALL_SOURCE_ROWS, BLOCK_ROWS = 6000, 500
 #: Where the targets of a source vary so many times more or less than the focal ones, they are brought to their scale.
 LARGEST_SCALE_RATIO = 20.0
 #: Source targets are moved to within so many robust standard deviations of their median: gross errors.
 LARGEST_TARGET = 15.0
+#: Targets that vary by less than this part of the largest are constant.
+ROUNDED = 64 * EPSILON
+#: Sources with a smaller part of the common function than this, relative to the largest, have no sign.
+NO_FUNCTION = 1e-9
 #: Rows that the sign of a source is told from.
 SIGN_ROWS = 200
+#: The variance of a level, or of a scale, of which nothing is assumed.
+FREE = 100.0
+#: Log likelihood by which the reversed shared function must be better: most domains have the common sign.
+REVERSED_EVIDENCE = 2.0
 #: While the kernel is learned, domains differ in level by at most so many units, and in scale by this factor.
 KERNEL_LEVEL, KERNEL_SCALE = 5.0, 2.0
 
@@ -81,26 +96,114 @@ class DomainRows:
 
 
 @dataclass(frozen=True, eq=False)
+class SharedPrior:
+    """The distribution N(mean, P^{-1}) of the coefficients of the shared function, with the lower root of P.
+
+    The sign is -1 where the function of the sources is reversed.
+    """
+
+    mean: Floats
+    root: Floats
+    sign: float = 1.0
+
+    def reversed(self) -> SharedPrior:
+        """The prior of the reflected function."""
+        return replace(self, mean=-self.mean, sign=-self.sign)
+
+    def halves(self, shared: Floats) -> Floats:
+        """Features (n, M) turned so that their inner products are covariances under this prior."""
+        return np.asarray(solve_triangular(self.root, shared.T, lower=True).T)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedEvidence:
+    """What the rows of sources say of the shared function, as sums over sources.
+
+    ``landmarks`` is the number of features of the shared function.
+    """
+
+    kernel: DomainKernel
+    sources: Sequence[DomainRows]
+    landmarks: int
+
+    @cached_property
+    def whitened(self) -> tuple[tuple[Floats, Floats], ...]:
+        """Features and targets of each source, whitened by the covariance of its deviations and noise."""
+        return tuple(self._whitened(rows) for rows in self.sources)
+
+    def _whitened(self, rows: DomainRows) -> tuple[Floats, Floats]:
+        kernel = self.kernel
+        designs, targets = [], []
+        for start in range(0, len(rows.targets), BLOCK_ROWS):
+            block = rows.part(slice(start, start + BLOCK_ROWS))
+            covariance = kernel.own(block.places, block.places) + kernel.own_level
+            covariance[np.diag_indices(len(covariance))] += kernel.noise / block.weight + block.missing_shared(kernel)
+            root = cholesky(covariance, lower=True)
+            both = solve_triangular(root, np.column_stack([block.shared, block.targets]), lower=True)
+            designs.append(both[:, :-1])
+            targets.append(both[:, -1])
+        return np.concatenate(designs), np.concatenate(targets)
+
+    def informed(self, directions: Floats) -> Floats:
+        """The sum of squares (N,) that each source has along directions (M, n) of the features."""
+        designs = [design for design, _ in self.whitened]
+        starts = np.cumsum([0, *(len(design) for design in designs[:-1])])
+        squares = np.sum((np.concatenate(designs) @ directions) ** 2, axis=1)
+        return np.asarray(np.add.reduceat(squares, starts))
+
+    def prior_without(self, allowed: Floats) -> SharedPrior:
+        """The prior of the shared function from the allowed sources (N,)."""
+        precision, pull = self._sums
+        for design, targets in (self.whitened[k] for k in np.flatnonzero(allowed == 0)):
+            precision = precision - design.T @ design
+            pull = pull - design.T @ targets
+        root = cholesky(precision, lower=True)
+        return SharedPrior(cho_solve((root, True), pull), root)
+
+    @cached_property
+    def _sums(self) -> tuple[Floats, Floats]:
+        """The precision and the pull of all sources together."""
+        width = self.landmarks
+        precision, pull = np.eye(width), np.zeros(width)
+        for design, targets in self.whitened:
+            precision += design.T @ design
+            pull += design.T @ targets
+        return precision, pull
+
+    def oriented(self, prior: SharedPrior, rows: DomainRows) -> SharedPrior:
+        """The prior, or its reflection where that makes the rows of a domain clearly likelier."""
+        kernel = self.kernel
+        halves = prior.halves(rows.shared)
+        covariance = halves @ halves.T + kernel.own(rows.places, rows.places) + FREE
+        covariance[np.diag_indices(len(covariance))] += kernel.noise / rows.weight + rows.missing_shared(kernel)
+        common = rows.shared @ prior.mean
+        # The two likelihoods differ by the product of targets and prior mean alone.
+        solved = cho_solve(cho_factor(covariance, lower=True), common)
+        return prior.reversed() if 2.0 * float(rows.targets @ solved) < -REVERSED_EVIDENCE else prior
+
+
+@dataclass(frozen=True, eq=False)
 class Process:
-    """The kernel that all domains taught, and their rows.
+    """The kernel that all domains taught, what the sources say under it, and the rows of the focal domain.
 
     Attributes
     ----------
     features : KernelFeatures
     focal : DomainRows
-    sources : tuple of DomainRows
-        Their rows are in random order.
+    evidence : SharedEvidence
+        Of the sources, whose rows are in random order. Where every domain takes the focal role, they are all domains,
+        the focal one included.
     order : array (N,)
         The sources in an order that follows from their content.
     signs : array (N,)
         -1 for sources that were reflected.
     level, unit : float
-        Targets are ``level + unit * y`` in terms of the common ones.
+        Focal targets are ``level + unit * y`` in terms of the common ones.
     """
 
     features: KernelFeatures
     focal: DomainRows
-    sources: tuple[DomainRows, ...]
+    evidence: SharedEvidence
     order: Integers
     signs: Floats
     level: float
@@ -111,33 +214,96 @@ class Process:
         """The kernel of the features."""
         return self.features.kernel
 
+    @property
+    def sources(self) -> Sequence[DomainRows]:
+        """The rows of the sources."""
+        return self.evidence.sources
 
-def learn_process(domains: Sequence[Rows], *, seed: int, draw: int = 0) -> Process:
+
+class Aligned(NamedTuple):
+    """A source in the units of the others: its targets are ``shift + factor * targets``, up to the sign."""
+
+    targets: Floats
+    sign: float = 1.0
+    shift: float = 0.0
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class CommonProcess:
+    """What all domains have in common: a :class:`Process` without a focal domain.
+
+    ``shifts`` and ``factors`` (N,) are those of the sources' own units.
+    """
+
+    features: KernelFeatures
+    evidence: SharedEvidence
+    order: Integers
+    signs: Floats
+    level: float
+    unit: float
+    shifts: Floats
+    factors: Floats
+
+    def focused(self, rows: Rows, source: int | None = None) -> Process:
+        """The process of a focal domain with these rows, which may be one of the sources."""
+        level, unit = self.level, self.unit
+        if source is not None:
+            factor = float(self.factors[source])
+            level, unit = float(self.shifts[source]) + factor * level, factor * unit
+        places = self.features.units(rows.X)
+        targets = (rows.y - level) / unit
+        focal = DomainRows(places, self.features.shared(places), targets, rows.weight, self.features.own(places))
+        return Process(self.features, focal, self.evidence, self.order, self.signs, level, unit)
+
+
+def learn_process(domains: Sequence[Rows], *, seed: int, draw: int = 0, curved: bool = True) -> Process:
     """The process of the focal domain, which is the first, and its sources.
 
-    Its kernel is learned from some of the rows; for another ``draw`` from others.
+    Its kernel is learned from some of the rows; for another ``draw`` from others. Unless ``curved``, all functions are
+    straight lines.
     """
+    return _learned_process(domains[0], domains[1:], seed, draw, curved).focused(domains[0])
+
+
+def learn_common_process(domains: Sequence[Rows], *, seed: int, draw: int = 0, curved: bool = True) -> CommonProcess:
+    """The process of domains each of which is a source of the others."""
+    return _learned_process(None, domains, seed, draw, curved)
+
+
+def _learned_process(focal: Rows | None, others: Sequence[Rows], seed: int, draw: int, curved: bool) -> CommonProcess:
+    """The process of sources, and of a focal domain if there is one."""
     rng = np.random.default_rng(seed)
-    units = InputUnits.of(np.concatenate([rows.X for rows in domains]))
+    known = [] if focal is None else [focal]
+    units = InputUnits.of(np.concatenate([rows.X for rows in (*known, *others)]))
     # What is drawn, and the order of all sums, follows from content: neither rows nor sources have an order.
-    order = content_order([rows.scaled(lambda X: units(X).curved) for rows in domains[1:]])
-    sources = [_drawn(domains[1 + k], units, sum(len(rows.y) for rows in domains[1:]), rng) for k in order]
-    focal = domains[0]
-    targets, signs = _aligned(focal, sources, units)
-    parts = [focal, *sources]
+    order = content_order([rows.scaled(lambda X: units(X).curved) for rows in others])
+    sources = [_drawn(others[k], units, sum(len(rows.y) for rows in others), rng) for k in order]
+    aligned = _aligned(focal, sources, units)
+    parts = [*known, *sources]
+    targets = [*(rows.y for rows in known), *(each.targets for each in aligned)]
     level = float(np.median([np.average(y, weights=rows.weight) for y, rows in zip(targets, parts)]))
     unit = _typical_deviation(targets)
     targets = [(y - level) / unit for y in targets]
     places = [units(rows.X) for rows in parts]
-    first = by_content(Rows(places[0].curved, targets[0], focal.sample_weight))
     rng = np.random.default_rng([seed, draw])
-    kernel = _learned_kernel(places, targets, first, rng)
-    inputs = [focal.X[first], *(rows.X for rows in sources)]
-    features = KernelFeatures(units, kernel, _landmarks(inputs, rng), _own_landmarks(inputs[0], rng))
+    first = None if focal is None else by_content(Rows(places[0].curved, targets[0], focal.sample_weight))
+    width = units.mean.size
+    kernel = _learned_kernel(places, targets, first, rng) if curved else _straight_kernel(width)
+    inputs = np.concatenate([np.zeros((0, width)), *(rows.X for rows in sources)])
+    own = rng.permutation(inputs) if focal is None else rng.permutation(focal.X[first])
+    landmarks = _landmarks(inputs, own, focal is None, rng)[: LANDMARKS if curved else STRAIGHT_LANDMARKS * (width + 1)]
+    most = 1 if not curved else COMMON_OWN_LANDMARKS if focal is None else OWN_LANDMARKS
+    features = KernelFeatures(units, kernel, landmarks, _distinct(own)[:most])
     made = [DomainRows(place, features.shared(place), y, rows.weight) for place, y, rows in zip(places, targets, parts)]
-    focal_rows = replace(made[0], own=features.own(places[0]))
+    focal_rows = [made[0].part(first)] if known else []
+    features = replace(features, kernel=_learned_deviations(features, focal_rows, made[len(known) :]))
     back = np.argsort(order)
-    return Process(features, focal_rows, tuple(made[1 + k] for k in back), order, signs[back], level, unit)
+    evidence = SharedEvidence(features.kernel, tuple(made[len(known) + k] for k in back), len(features.landmarks))
+    signs, shifts, factors = (
+        np.array([getattr(aligned[k], name) for k in back]) for name in ("sign", "shift", "factor")
+    )
+    return CommonProcess(features, evidence, order, signs, level, unit, shifts, factors)
 
 
 def _drawn(rows: Rows, units: InputUnits, total: int, rng: np.random.Generator) -> Rows:
@@ -147,38 +313,47 @@ def _drawn(rows: Rows, units: InputUnits, total: int, rng: np.random.Generator) 
     return rows.part(ordered[rng.permutation(len(rows.y))[:most]])
 
 
+def _deviation(y: Floats) -> float:
+    """The standard deviation of targets; 0 where they differ by rounding only, which must not become a scale."""
+    return float(np.std(y)) if np.ptp(y) > ROUNDED * np.max(np.abs(y)) else 0.0
+
+
 def _typical_deviation(targets: Sequence[Floats]) -> float:
     """The geometric mean, over rows, of the standard deviations within domains."""
-    deviations = np.array([np.std(y) for y in targets])
+    deviations = np.array([_deviation(y) for y in targets])
     counts = np.array([len(y) for y in targets], dtype=np.float64)
     varies = deviations > 0
     return float(np.exp(np.average(np.log(deviations[varies]), weights=counts[varies]))) if varies.any() else 1.0
 
 
-def _aligned(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> tuple[list[Floats], Floats]:
-    """Targets of the focal domain and of the sources, and the sign of each source.
+def _aligned(focal: Rows | None, sources: Sequence[Rows], units: InputUnits) -> list[Aligned]:
+    """The sources in the units of the focal domain; without one, in those of most sources.
 
-    Sources of the opposite sign are reflected about their mean. Those whose targets vary very much more or less than
-    the focal ones are brought to their level and scale: they inform about the shape of the function only.
+    Sources of the opposite sign are reflected about their mean. Those whose targets vary very much more or less are
+    brought to the level and scale of the others: they inform about the shape of the function only.
     """
-    signs = _signs(focal, sources, units)
-    mean, scale = float(np.mean(focal.y)), float(np.std(focal.y))
-    if scale == 0 and sources:
-        scale = float(np.median([np.std(rows.y) for rows in sources]))
-    targets = [focal.y]
-    for sign, rows in zip(signs, sources):
-        own_mean, own_scale = float(np.mean(rows.y)), float(np.std(rows.y))
-        reflected = own_mean + sign * (rows.y - own_mean)
+    means = np.array([float(np.mean(rows.y)) for rows in sources])
+    scales = np.array([_deviation(rows.y) for rows in sources])
+    mean = float(np.median(means)) if focal is None else float(np.mean(focal.y))
+    scale = 0.0 if focal is None else _deviation(focal.y)
+    if scale == 0 and np.any(scales > 0):
+        scale = float(np.median(scales[scales > 0]))
+    aligned = []
+    for sign, rows, own_mean, own_scale in zip(_signs(focal, sources, units), sources, means, scales):
+        targets, shift, factor = own_mean + sign * (rows.y - own_mean), 0.0, 1.0
         if own_scale > 0 and scale > 0 and abs(np.log(own_scale / scale)) > np.log(LARGEST_SCALE_RATIO):
-            reflected = mean + (reflected - own_mean) * (scale / own_scale)
+            factor = own_scale / scale
+            shift = own_mean - factor * mean
+            targets = (targets - shift) / factor
             own_scale = scale
-        median = np.median(reflected)
-        spread = max(np.median(np.abs(reflected - median)) / 0.6745, 0.5 * own_scale)
-        targets.append(np.clip(reflected, median - LARGEST_TARGET * spread, median + LARGEST_TARGET * spread))
-    return targets, signs
+        median = np.median(targets)
+        spread = max(np.median(np.abs(targets - median)) / 0.6745, 0.5 * own_scale)
+        clipped = np.clip(targets, median - LARGEST_TARGET * spread, median + LARGEST_TARGET * spread)
+        aligned.append(Aligned(clipped, sign, shift, factor))
+    return aligned
 
 
-def _signs(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> Floats:
+def _signs(focal: Rows | None, sources: Sequence[Rows], units: InputUnits) -> Floats:
     """1 or -1 for each source: the sign of its function along the leading common one.
 
     Functions are kernel ridge regressions on each source alone, at inputs of all of them. Most sources have the sign 1;
@@ -191,9 +366,13 @@ def _signs(focal: Rows, sources: Sequence[Rows], units: InputUnits) -> Floats:
     common = Coordinates(*(np.concatenate(axis)[:: max(len(sources) // 2, 1)] for axis in zip(*places)))
     functions = np.array([_own_function(rows, units, common) for rows in parts])
     loadings, _, directions = np.linalg.svd(functions, full_matrices=False)
-    signs = np.where(loadings[:, 0] < 0, -1.0, 1.0)
-    majority = float(signs.sum()) or float(directions[0] @ _own_function(focal, units, common))
-    return -signs if majority < 0 else signs
+    # Sources of one row, or with equal targets, have no function: rounding would decide their sign.
+    leading = loadings[:, 0]
+    signs = np.sign(leading) * (np.abs(leading) > NO_FUNCTION * np.abs(leading).max())
+    majority = float(signs.sum())
+    if majority == 0 and focal is not None:
+        majority = float(directions[0] @ _own_function(focal, units, common))
+    return np.where((-signs if majority < 0 else signs) < 0, -1.0, 1.0)
 
 
 def _own_function(rows: Rows, units: InputUnits, common: Coordinates) -> Floats:
@@ -202,47 +381,79 @@ def _own_function(rows: Rows, units: InputUnits, common: Coordinates) -> Floats:
     lengths = np.full(width, 1.5 * width**0.5)
     kernel = DomainKernel(lengths, lengths, np.zeros(width), 1.0, 1.0, 0.0, 0.0, 0.0, 1.0)
     covariance = kernel.shared(places, places) + np.eye(len(rows.y))
-    centred = (rows.y - rows.y.mean()) / (np.std(rows.y) or 1.0)
+    centred = (rows.y - rows.y.mean()) / (_deviation(rows.y) or 1.0)
     function = kernel.shared(common, places) @ np.linalg.solve(covariance, centred)
     return np.asarray(function - function.mean())
 
 
 def _learned_kernel(
-    places: Sequence[Coordinates], targets: Sequence[Floats], first: Integers, rng: np.random.Generator
+    places: Sequence[Coordinates], targets: Sequence[Floats], first: Integers | None, rng: np.random.Generator
 ) -> DomainKernel:
     """The kernel by the marginal likelihood of focal rows, and of blocks of rows of some sources.
 
-    ``first`` are the places of the focal rows in an order that follows from their content.
+    ``first`` are the places of the focal rows, which come before the sources, in an order that follows from their
+    content.
     """
-    chosen = [(0, rng.permutation(first)[: int(KERNEL_ROWS * FOCAL_PART)])]
+    known = 0 if first is None else 1
+    chosen = [] if first is None else [(0, rng.permutation(first)[: int(KERNEL_ROWS * FOCAL_PART)])]
     # A source whose target is constant would teach that there is no noise.
-    varying = [k for k in 1 + rng.permutation(len(targets) - 1) if np.ptp(targets[k]) > 0]
-    for k in varying:
+    sources = known + rng.permutation(len(targets) - known)
+    varying = [k for k in sources if _deviation(targets[k]) > 0]
+    for k in varying if chosen or varying else sources:
         free = KERNEL_ROWS - sum(len(index) for _, index in chosen)
-        chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS, free)]))
+        chosen.append((int(k), np.arange(len(targets[k]))[: min(SOURCE_ROWS if known else COMMON_ROWS, free)]))
     rows = Coordinates(*(np.concatenate([places[k][axis][index] for k, index in chosen]) for axis in (0, 1)))
     values = np.concatenate([_common_scale(targets[k])[index] for k, index in chosen])
     return learn_kernel(rows, values, np.repeat([k for k, _ in chosen], [len(index) for _, index in chosen]))
 
 
+def _straight_kernel(width: int) -> DomainKernel:
+    """A kernel of straight lines, of which nothing is assumed but how domains deviate."""
+    lengths = np.ones(width)
+    slopes = np.full(width, OWN_SLOPE)
+    level, noise = VARIANCES[-2:]
+    return DomainKernel(lengths, lengths, slopes, 0.0, float(width), 1.0, 0.0, level, noise)
+
+
+def _learned_deviations(
+    features: KernelFeatures, focal: Sequence[DomainRows], sources: Sequence[DomainRows]
+) -> DomainKernel:
+    """The kernel with variances of own deviations and noise that many domains tell, each given the sources.
+
+    The lengths, and all that concerns the shared function, stay as they are.
+    """
+    kernel = features.kernel
+    varying = [rows for rows in sources if _deviation(rows.targets) > 0]
+    if len(focal) + len(varying) < FEWEST_DEVIATING:
+        return kernel
+    used = [replace(rows, targets=_common_scale(rows.targets)) for rows in varying[:DEVIATING_DOMAINS]]
+    evidence = SharedEvidence(kernel, used, len(features.landmarks))
+    deviations = []
+    for index, rows in enumerate([*used, *focal]):
+        some = rows.part(slice(DEVIATING_ROWS))
+        prior = evidence.oriented(evidence.prior_without(np.arange(len(used)) != index), some)
+        halves = prior.halves(some.shared)
+        uncertain = halves @ halves.T + np.diag(some.missing_shared(kernel))
+        curves = np.sign(kernel.own_curve) * kernel.own_curves(some.places, some.places)
+        residuals = some.targets - some.shared @ prior.mean
+        deviations.append(Deviation(residuals, uncertain, some.places.linear, curves, some.weight))
+    learned = learn_deviations(kernel, deviations)
+    return learned if kernel.own_curve > 0 else replace(learned, own_curve=0.0)
+
+
 def _common_scale(targets: Floats) -> Floats:
     """Targets of a domain, with a level and a scale that are not too far from those of the others."""
-    mean, scale = float(np.mean(targets)), float(np.std(targets))
+    mean, scale = float(np.mean(targets)), _deviation(targets)
     inside = np.clip(scale, 1 / KERNEL_SCALE, KERNEL_SCALE)
     factor = inside / scale if scale > 0 else 1.0
     return np.clip(mean, -KERNEL_LEVEL, KERNEL_LEVEL) + (targets - mean) * factor
 
 
-def _landmarks(inputs: Sequence[Floats], rng: np.random.Generator) -> Floats:
-    """Distinct inputs (M, p): a part of the focal rows, and rows of all sources."""
-    focal = rng.permutation(inputs[0])
-    others = rng.permutation(np.concatenate(inputs[1:])) if len(inputs) > 1 else focal[LANDMARKS // 3 :]
-    rows = np.concatenate([focal[: LANDMARKS // 3], others])
-    return _distinct(rows)[:LANDMARKS]
-
-
-def _own_landmarks(inputs: Floats, rng: np.random.Generator) -> Floats:
-    return _distinct(rng.permutation(inputs))[:OWN_LANDMARKS]
+def _landmarks(inputs: Floats, own: Floats, every: bool, rng: np.random.Generator) -> Floats:
+    """Distinct inputs (M, p): rows of all sources, and a part of the focal rows first unless all are sources."""
+    focal = own[: 0 if every else LANDMARKS // 3]
+    others = rng.permutation(inputs) if len(inputs) else own[LANDMARKS // 3 :]
+    return _distinct(np.concatenate([focal, others]))[:LANDMARKS]
 
 
 def _distinct(rows: Floats) -> Floats:
@@ -286,16 +497,12 @@ class ProcessCandidate:
         return self.family, {**settings, **({"stretch": self.scale} if self.scale else {})}
 
 
-#: The variance of a level, or of a scale, of which nothing is assumed.
-FREE = 100.0
 #: Strengths of deviations, with few rows and with many; and ridges.
 STRENGTHS, FEW_STRENGTHS = (0.25, 1.0, 4.0, 32.0), (1.0, 8.0)
 OWN_STRENGTHS = (1.0, 8.0)
 RIDGES = (1e-4, 1e-2, 0.1, 1.0, 10.0)
 #: With more rows than this, there are fewer candidates: each costs a factorisation.
 MANY_ROWS = 500
-#: Log likelihood by which the reversed shared function must be better: most domains have the common sign.
-REVERSED_EVIDENCE = 2.0
 
 
 def process_candidates(rows: int, sources: int) -> tuple[ProcessCandidate, ...]:
@@ -308,26 +515,6 @@ def process_candidates(rows: int, sources: int) -> tuple[ProcessCandidate, ...]:
     curves = [ProcessCandidate(own, strength) for strength in (OWN_STRENGTHS[:1] if many else OWN_STRENGTHS)]
     lines = [ProcessCandidate("focal only", ridge) for ridge in (RIDGES[1::2] if many else RIDGES)]
     return tuple((shared if sources else []) + curves + lines)
-
-
-@dataclass(frozen=True, eq=False)
-class SharedPrior:
-    """The distribution N(mean, P^{-1}) of the coefficients of the shared function, with the lower root of P.
-
-    The sign is -1 where the function of the sources is reversed.
-    """
-
-    mean: Floats
-    root: Floats
-    sign: float = 1.0
-
-    def reversed(self) -> SharedPrior:
-        """The prior of the reflected function."""
-        return replace(self, mean=-self.mean, sign=-self.sign)
-
-    def halves(self, shared: Floats) -> Floats:
-        """Features (n, M) turned so that their inner products are covariances under this prior."""
-        return np.asarray(solve_triangular(self.root, shared.T, lower=True).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,63 +611,20 @@ class ProcessFamily:
     def labels(self) -> list[Label]:
         return [candidate.label for candidate in self.candidates]
 
-    @cached_property
-    def whitened(self) -> tuple[tuple[Floats, Floats], ...]:
-        """Features and targets of each source, whitened by the covariance of its deviations and noise."""
-        return tuple(self._whitened(rows) for rows in self.process.sources)
-
-    def _whitened(self, rows: DomainRows) -> tuple[Floats, Floats]:
-        kernel = self.process.kernel
-        designs, targets = [], []
-        for start in range(0, len(rows.targets), BLOCK_ROWS):
-            block = rows.part(slice(start, start + BLOCK_ROWS))
-            covariance = kernel.own(block.places, block.places) + kernel.own_level
-            covariance[np.diag_indices(len(covariance))] += kernel.noise / block.weight + block.missing_shared(kernel)
-            root = cholesky(covariance, lower=True)
-            both = solve_triangular(root, np.column_stack([block.shared, block.targets]), lower=True)
-            designs.append(both[:, :-1])
-            targets.append(both[:, -1])
-        return np.concatenate(designs), np.concatenate(targets)
-
-    def prior_without(self, allowed: Floats) -> SharedPrior:
-        """The prior of the shared function from the allowed sources (N,)."""
-        precision, pull = self._sums
-        for design, targets in (self.whitened[k] for k in np.flatnonzero(allowed == 0)):
-            precision = precision - design.T @ design
-            pull = pull - design.T @ targets
-        root = cholesky(precision, lower=True)
-        return SharedPrior(cho_solve((root, True), pull), root)
-
-    @cached_property
-    def _sums(self) -> tuple[Floats, Floats]:
-        """The precision and the pull of all sources together."""
-        width = self.process.focal.shared.shape[1]
-        precision, pull = np.eye(width), np.zeros(width)
-        for design, targets in self.whitened:
-            precision += design.T @ design
-            pull += design.T @ targets
-        return precision, pull
-
-    def oriented(self, prior: SharedPrior, rows: DomainRows) -> SharedPrior:
-        """The prior, or its reflection where that makes the rows of a domain clearly likelier."""
-        kernel = self.process.kernel
-        halves = prior.halves(rows.shared)
-        covariance = halves @ halves.T + kernel.own(rows.places, rows.places) + FREE
-        covariance[np.diag_indices(len(covariance))] += kernel.noise / rows.weight + rows.missing_shared(kernel)
-        common = rows.shared @ prior.mean
-        # The two likelihoods differ by the product of targets and prior mean alone.
-        solved = cho_solve(cho_factor(covariance, lower=True), common)
-        return prior.reversed() if 2.0 * float(rows.targets @ solved) < -REVERSED_EVIDENCE else prior
+    def prior_for(self, rows: DomainRows, allowed: Floats) -> SharedPrior:
+        """The prior of the shared function from the allowed sources (N,), or its reflection."""
+        evidence = self.process.evidence
+        return evidence.oriented(evidence.prior_without(allowed), rows)
 
     def task_fits(self, rows: DomainRows, tests: DomainRows, allowed: Floats) -> CandidateFits:
         """The candidates for rows of any domain, with the allowed sources."""
-        prior = self.oriented(self.prior_without(allowed), rows)
+        prior = self.prior_for(rows, allowed)
         return fit_candidates(self.process.kernel, self.candidates, prior, rows, tests)
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         """The candidates of the focal domain; of those that the memo says are not used, nothing is computed."""
         focal, kernel = self.process.focal, self.process.kernel
-        prior = self.oriented(self.prior_without(allowed), focal)
+        prior = self.prior_for(focal, allowed)
         used = np.flatnonzero((memo or {}).get(USED, np.ones(len(self.candidates))))
         candidates = [self.candidates[index] for index in used]
         fitted = fit_candidates(kernel, candidates, prior, focal, focal.part(slice(0, 0)))
@@ -503,8 +647,10 @@ class ProcessFamily:
 
     def _source_weights(self, prior: SharedPrior, allowed: Floats) -> Floats:
         """Parts (N,) of the prior mean at the focal rows that come from each source; reflected ones have none."""
+        if not self.n_sources:
+            return np.zeros(0)
         directions = cho_solve((prior.root, True), self.process.focal.shared.T)
-        weights = np.array([float(np.sum((design @ directions) ** 2)) for design, _ in self.whitened])
+        weights = self.process.evidence.informed(directions)
         weights = weights * (allowed > 0) * (self.process.signs * prior.sign > 0)
         return weights / weights.sum() if weights.sum() > 0 else weights
 
@@ -550,7 +696,7 @@ class ProcessFamily:
         covariance[-1, -1] = FREE if candidate.free_level else kernel.own_level
         covariance[shared, shared] = np.eye(landmarks)
         if candidate.family == "shared":
-            known = self.oriented(self.prior_without(allowed), process.focal)
+            known = self.prior_for(process.focal, allowed)
             covariance[shared, shared] = cho_solve((known.root, True), np.eye(landmarks))
             mean[shared] = known.mean
             if candidate.scale:

@@ -187,6 +187,11 @@ class SummedSources:
         """What one source adds to the sums over posteriors."""
         return PooledStart.of(self.near).posteriors(self.sample(rows))
 
+    @staticmethod
+    def spares(rows: int, count: int) -> bool:
+        """Whether so many rows are enough to learn from ``count`` of them and to test on others."""
+        return rows >= count + max(8, count // 4)
+
     def play(self, rows: Rows, terms: SourceTerms, count: int, seed: int) -> SummedTask | None:
         """One validation task of a source, without its own part of the sums; None where it has no rows to spare.
 
@@ -194,7 +199,7 @@ class SummedSources:
         focal domain has.
         """
         own = self.sample(rows)
-        if len(own.known.y) < count + max(8, count // 4):
+        if not self.spares(len(own.known.y), count):
             return None
         others = terms - PooledStart.of(self.near).posteriors(own)
         rest = Sample(self.near.moments - own.moments.without_rows())

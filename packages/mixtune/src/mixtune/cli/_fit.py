@@ -266,7 +266,7 @@ class EveryFit:
 
     def __init__(self, read: TrainingTables, streamed: Any = None, *, linear: bool, seed: int) -> None:
         from mixtune.data import findings_first, findings_of
-        from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
+        from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor, take_findings
 
         self.read, self.target = read, read.encoder.target
         members = list(read.domains)
@@ -277,7 +277,8 @@ class EveryFit:
         kind = MultiDomainRegressor if self.target.classes is None else MultiDomainClassifier
         model: Any = kind(None if linear else "auto", seed=seed)
         self.model = model.fit(X, y, domain=labels) if streamed is None else model.fit(streamed)
-        notes = findings_first((*read.notes, *self.model.notes_))
+        take_findings(self.model, read.notes)
+        notes = findings_first(tuple(dict.fromkeys((*read.notes, *self.model.notes_))))
         self.findings = tuple(map(outputs.as_typed, findings_of(notes)))
         self.codes = [getattr(note, "code", "") for note in notes]
         self.notes = tuple(map(outputs.as_typed, notes))

@@ -306,6 +306,6 @@ def read_streamed(
     )
     members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
     domains = Domains(members, focal=members[0].name if every else focal)
-    told = (*finding_notes(domains, encoder), note, *chain.from_iterable(constant))
+    told = (*finding_notes(domains, encoder, every=every), note, *chain.from_iterable(constant))
     tables = TrainingTables(domains, encoder, told)
     return tables, sources if every else sources.without(focal)

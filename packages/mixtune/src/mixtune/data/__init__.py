@@ -16,12 +16,14 @@ from mixtune.data._infer import constant_notes
 from mixtune.data._labels import label_key, same_labels
 from mixtune.data._leaks import (
     FINDINGS,
+    domain_parts,
     findings_first,
     findings_of,
     label_codes_of,
     leak_notes,
     numeric_suspects,
     repeat_notes,
+    shared_notes,
 )
 from mixtune.data._parse_column import plain_text
 from mixtune.data._readers import STDIN, as_paths, file_label, read_file, read_table
@@ -40,12 +42,14 @@ __all__ += ["file_label", "is_table", "known_frame", "read_file", "read_table", 
 __all__ += ["arrange_columns", "as_floats", "check_finite", "check_pair", "check_weight", "column_difference"]
 __all__ += [
     "FINDINGS",
+    "domain_parts",
     "findings_first",
     "findings_of",
     "label_codes_of",
     "leak_notes",
     "numeric_suspects",
     "repeat_notes",
+    "shared_notes",
 ]
 __all__ += [
     "check_streamed_csv",

@@ -33,6 +33,8 @@ from mixtune.errors import DataError
 
 #: The level that stands for missing texts, and the one that stands for rare and for new texts.
 MISSING, OTHER = "(missing)", "(other)"
+#: The time zone in which times that have one are read: the same instants are then the same in every zone.
+UTC = "UTC"
 
 
 #: The most numbers that one cell may become; a forged file could otherwise ask for any amount of memory.
@@ -215,7 +217,8 @@ class DateColumn:
         How dates are written, as for ``strptime``, where they were text in training. Otherwise text is read only where
         the year comes first or the month has its name.
     zone
-        The time zone of training, in which times of other zones are read; None where times had none.
+        In which times that have a time zone are read: UTC, or in files of earlier versions that of training. None
+        where times had none.
 
     Examples
     --------
@@ -246,16 +249,24 @@ class DateColumn:
 
     def read(self, column: Any, *, markers: bool, decimal: str = ".", training: bool = False) -> Cells | Fault:
         """Read a column of a new table as dates, or say why it cannot be."""
-        written = replace(parse.PLAIN_DATES, dates=self.dates or parse.PLAIN_DATES.dates, zone=self.zone)
+        written = replace(parse.PLAIN_DATES, dates=self.dates or parse.PLAIN_DATES.dates, zone=self.zone or UTC)
         return _read_as("dates", column, written, markers=markers, refuse_dates=not training)
 
     def reading_notes(self, column: Any) -> list[Note]:
         """What is worth a note about how a column of a new table is written."""
-        if not kinds.is_timestamp(column.type) or (column.type.tz is None) == (self.zone is None):
+        if kinds.is_timestamp(column.type):
+            zones, without = ({column.type.tz}, 0) if column.type.tz else (set(), len(column) - column.null_count)
+        elif (texts := parse.written_texts(column)) is not None:
+            zones, without = parse.text_zones(texts)
+        else:
             return []
-        if self.zone is None:
-            template = 'times in column "{column}" have a time zone ({zone}), and had none in training; it is ignored'
-            return [Note("other-zone", template, column=self.name, zone=column.type.tz)]
+        if self.zone is None and zones:
+            template = (
+                'times in column "{column}" have a time zone ({zone}), and had none in training; they are read in UTC'
+            )
+            return [Note("other-zone", template, column=self.name, zone=", ".join(sorted(zones)[:3]))]
+        if self.zone is None or not without:
+            return []
         template = 'times in column "{column}" have no time zone, and had one in training; they are read as of {zone}'
         return [Note("other-zone", template, column=self.name, zone=self.zone)]
 

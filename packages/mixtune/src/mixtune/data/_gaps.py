@@ -55,6 +55,21 @@ def without_gaps(domains: Domains, encoder: TableEncoder) -> tuple[Domains, Tabl
     return kept, replace(encoder, optional=tuple(optional)), notes
 
 
+def every_gap(domains: Domains, encoder: TableEncoder) -> list[Note]:
+    """Notes on columns that some domains lack, where every domain is predicted for."""
+    notes = []
+    for name, _, absent in _columns(encoder):
+        lacking = [each.name for each in domains if np.all(each.X[:, absent] > 0)]
+        if lacking and len(lacking) < len(domains):
+            template = (
+                'column "{column}" has no values in {count} of the domains ({names}); there it is imputed like other '
+                "missing values"
+            )
+            fields = {"count": len(lacking), "names": quoted(lacking)}
+            notes.append(Note("lacking-column", template, column=name, **fields))
+    return notes
+
+
 def _columns(encoder: TableEncoder) -> Iterator[tuple[str, list[int], int]]:
     """The columns with missing values: the name, the places in the matrix, and the place that marks missing values."""
     start = 0

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from mixtune._messages import Note, Wording, quoted, setting
+from mixtune._messages import Note, Wording, counted, quoted, setting
 from mixtune.arrays import Booleans, Floats
 from mixtune.data import _parse_column as parse
 from mixtune.data._embeddings import embedded_column
-from mixtune.data._encoder import MISSING, OTHER, DateColumn, InputColumn, LevelColumn, NumberColumn, TargetColumn
+from mixtune.data._encoder import MISSING, OTHER, UTC, DateColumn, InputColumn, LevelColumn, NumberColumn, TargetColumn
 from mixtune.data._parse_column import Cells, Fault, Written
 from mixtune.data._tables import Table, unusable_columns
 from mixtune.errors import DataError
@@ -350,7 +350,7 @@ def _read_column(
     held = [] if category else [texts for each in raw if (texts := parse.written_texts(each)) is not None]
     joined = pa.chunked_array(held, pa.large_string()).combine_chunks() if held else None
     written = parse.find_written(joined, decimal=parts[0].decimal)
-    zone, notes = _common_zone(name, raw, joined if written is not None and written.dates else None)
+    zone, notes = _zone_of(name, raw, joined if written is not None and written.dates else None)
     if written is not None:
         signs = None if written.decimal is None else parse.all_signs(joined, written.decimal)
         written = replace(written, signs=signs, zone=zone)
@@ -384,17 +384,26 @@ def _measure(raw: Sequence[Any]) -> Written:
     return Written(unit="days") if any(kinds.is_duration(column.type) for column in raw) else Written()
 
 
-def _common_zone(name: str, raw: Sequence[Any], texts: Any) -> tuple[str | None, list[Note]]:
-    """The time zone in which all times are read: that of the most rows, of equally many the last of the alphabet."""
-    rows: dict[str, int] = {}
-    for column in raw:
-        if kinds.is_timestamp(column.type) and column.type.tz:
-            rows[column.type.tz] = rows.get(column.type.tz, 0) + len(column)
-    zone = max(sorted(rows, reverse=True), key=rows.__getitem__, default=None)
-    zone = zone or (None if texts is None else parse.common_zone(texts))
-    several = len(rows) > 1 or (texts is not None and parse.has_other_zones(texts, zone))
-    template = 'times in column "{column}" have several time zones; they are read in {zone}'
-    return zone, [Note("time-zones", template, column=name, zone=zone)] if several else []
+def _zone_of(name: str, raw: Sequence[Any], texts: Any) -> tuple[str | None, list[Note]]:
+    """UTC where times have a time zone, since they are the same instants in every zone; None where none has one."""
+    found = {column.type.tz for column in raw if kinds.is_timestamp(column.type)} - {None}
+    known, without = parse.text_zones(texts) if texts is not None else (set(), 0)
+    if not (found := found | known):
+        return None, []
+    notes = []
+    if others := sorted(found - {UTC, "+00:00"}):
+        template = (
+            'times in column "{column}" have a time zone ({zones}); hours and days are those of UTC, so that the same '
+            "instants are the same in every zone (write local times without a zone where they matter more)"
+        )
+        notes.append(Note("time-zones", template, column=name, zones=", ".join(others[:3])))
+    naive = sum(len(column) for column in raw if kinds.is_timestamp(column.type) and column.type.tz is None)
+    if without + naive:
+        template = '{times} in column "{column}" without a time zone {are} read as of UTC'
+        are = "is" if without + naive == 1 else "are"
+        told = {"times": counted((without + naive, "time")), "column": name, "are": are}
+        notes.append(Note("no-zone", template, **told))
+    return UTC, notes
 
 
 def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], cells: Sequence[Any]) -> list[Note]:

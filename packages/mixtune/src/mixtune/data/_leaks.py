@@ -7,21 +7,23 @@ known for new rows, only the user knows; a note names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from mixtune._messages import Note, Wording, counted, setting
+from mixtune._messages import Note, Wording, counted, quoted, setting
 from mixtune.arrays import Booleans, Floats, Integers
 
 #: Codes of the notes that come before any gain, in this order: those of this module, of a fit that makes one row of
 #: rows that repeat, of columns that look like identifiers, and of too few focal rows.
-FINDINGS = ("leak", "focal-in-source", "repeated-rows", "copied-rows", "identifier", "few-rows")
+FINDINGS = ("leak", "focal-in-source", "in-two-domains", "repeated-rows", "copied-rows", "identifier", "few-rows")
 #: The least correlation of ranks, and the most that is left unexplained, where one column determines another.
 SAME_ORDER, UNEXPLAINED = 0.999, 0.002
+#: What varies by less than this part of all is rounding.
+ROUNDED = 1e-9
 #: Fewer rows than this are not enough to tell, unless one column is the other in other units; more are not needed.
 ENOUGH, FEWEST, MOST = 20, 8, 2000
 #: The part of the rows that must be near their neighbours.
@@ -34,6 +36,8 @@ FEW_OF_A_KIND = 5
 MOST_NUMBERS = 10_000_000
 #: Copies of rows are a finding if they are this share of the rows.
 MANY_COPIES = 0.01
+#: Of the rows of so many domains, the largest, each is looked at by itself.
+MOST_DOMAINS = 20
 #: Fewer focal rows may stand in a source by chance, or one fewer and this share of them.
 CHANCE_ROWS, CHANCE_SHARE = 5, 0.1
 
@@ -48,9 +52,15 @@ class Suspect:
 
 
 def leak_notes(
-    suspects: Sequence[Suspect], y: Floats, focal: Booleans, *, classes: bool, target: str, fixes: bool = True
+    suspects: Sequence[Suspect],
+    y: Floats,
+    parts: Mapping[str, Booleans],
+    *,
+    classes: bool,
+    target: str,
+    fixes: bool = True,
 ) -> list[Note]:
-    """Say which columns almost determine the target, in all rows or in the focal rows only.
+    """Say which columns almost determine the target, in all rows or in some of their parts.
 
     Parameters
     ----------
@@ -58,8 +68,8 @@ def leak_notes(
         Columns over the rows of all domains.
     y
         The target in these rows; of classes, their codes.
-    focal
-        Which rows are focal.
+    parts
+        Which rows are looked at by themselves, such as the focal ones, and what the note calls them.
     classes
         Whether the target is a class.
     target
@@ -71,22 +81,23 @@ def leak_notes(
     --------
     >>> y = np.random.default_rng(0).standard_normal(40)
     >>> suspects = [Suspect("copy", (y - 0.2) ** 2), Suspect("other", np.arange(40.0) % 7)]
-    >>> leak_notes(suspects, y, np.arange(40) < 30, classes=False, target="price")
+    >>> leak_notes(suspects, y, {"the focal rows": np.arange(40) < 30}, classes=False, target="price")
     ['column "copy" almost determines "price", or is determined by it; leave it out with ignore="copy" if it is not known for new rows']
     """  # noqa: E501
     notes = []
     for suspect in suspects:
         known = np.isfinite(suspect.values) & np.isfinite(y)
-        where = next(
-            (
-                place
-                for place, rows in (("", known), (" in the focal rows", known & focal))
-                if _gives_away(suspect.values[rows], y[rows], coded=suspect.coded, classes=classes)
-            ),
-            None,
-        )
-        if where is None:
-            continue
+
+        def found(rows: Booleans, suspect: Suspect = suspect, known: Booleans = known) -> bool:
+            rows = rows & known
+            return _gives_away(suspect.values[rows], y[rows], coded=suspect.coded, classes=classes)
+
+        where = ""
+        if not found(known):
+            places = [name for name, rows in parts.items() if found(rows)]
+            if not places:
+                continue
+            where = f" in {', '.join(places)}"
         template = 'column "{column}" almost determines "{target}"{where}, or is determined by it; {advice}'
         told = {"column": suspect.name, "target": target, "where": where, "advice": _advice(suspect.name, fixes=fixes)}
         notes.append(Note("leak", template, **told))
@@ -152,8 +163,9 @@ def _function_of(y: Floats, x: Floats) -> bool:
     left = means[1:-1] - (means[:-2] + share * (means[2:] - means[:-2]))
     # Where rows are far apart, a function may bend between them: the tenth of them that fits worst does not count.
     kept = np.argsort(np.abs(left), kind="stable")[: max(2, int(KEPT * len(left)))]
-    # The errors of both neighbours add to the row's own.
-    return float(np.mean(left[kept] ** 2)) <= UNEXPLAINED * 1.5 * float(np.var(means[1:-1][kept])) > 0
+    varied = float(np.var(means[1:-1][kept]))
+    # Where all rows kept have one value, what varies is rounding. The errors of both neighbours add to the row's own.
+    return varied > ROUNDED * total and float(np.mean(left[kept] ** 2)) <= UNEXPLAINED * 1.5 * varied
 
 
 def _steps(x: Floats, y: Floats) -> bool:
@@ -220,7 +232,7 @@ def repeat_notes(rows: Sequence[tuple[Floats, Floats]], names: Sequence[str]) ->
     notes = []
     for place in np.unique(np.searchsorted(ends, hits, side="right")).tolist():
         count = int(np.isin(seen, others[ends[place] - sizes[place + 1] : ends[place]]).sum())
-        if count >= CHANCE_ROWS or (count == CHANCE_ROWS - 1 and count > CHANCE_SHARE * len(seen)):
+        if _more_than_chance(count, len(seen)):
             template = (
                 '{count} of {all} focal rows also stand in "{source}", target and all; leave them out there, since '
                 "errors on such rows say little of new ones"
@@ -228,6 +240,65 @@ def repeat_notes(rows: Sequence[tuple[Floats, Floats]], names: Sequence[str]) ->
             fields = {"count": count, "all": len(seen), "source": names[place + 1]}
             notes.append(Note("focal-in-source", template, **fields))
     return notes
+
+
+def domain_parts(codes: Integers, names: Sequence[str]) -> dict[str, Booleans]:
+    """The rows of each of the largest domains, for :func:`leak_notes`.
+
+    Of many small domains, some have a column that looks like a leak by chance: they are left out.
+
+    Parameters
+    ----------
+    codes
+        The domain of each row.
+    names
+        Of the domains.
+
+    Examples
+    --------
+    >>> list(domain_parts(np.repeat([0, 1, 2], [70, 30, 80]), ["a", "b", "c"]))
+    ['the rows of "c"', 'the rows of "a"']
+    """
+    sizes = np.bincount(codes, minlength=len(names))
+    largest = np.argsort(-sizes, kind="stable")[:MOST_DOMAINS].tolist()
+    return {f"the rows of {quoted([names[place]])}": codes == place for place in largest if sizes[place] >= SURE}
+
+
+def shared_notes(rows: Sequence[tuple[Floats, Floats]], names: Sequence[str]) -> list[Note]:
+    """Say how many rows stand in more than one domain, target and all.
+
+    Parameters are those of :func:`repeat_notes`, where no domain is the focal one.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((30, 3))
+    >>> shared_notes([(X[:20], X[:20, 0]), (X[10:], X[10:, 0])], ["a", "b"])
+    ['10 rows stand in more than one of the domains "a", "b", target and all; leave each out in all but one of them, since errors on such rows say little of new ones']
+    """  # noqa: E501
+    sizes = np.array([len(X) for X, _ in rows])
+    largest = np.asarray(rows[int(np.argmax(sizes))][0])
+    if len(rows) < 2 or sizes.sum() * largest.shape[1] > MOST_NUMBERS or not _has_numbers(largest):
+        return []
+    keys = np.unique(_as_keys(np.concatenate([np.column_stack([X, y]) for X, y in rows])), return_inverse=True)[1]
+    # Each row once in each domain; what is left of a row more than once stands in several domains.
+    pairs = np.unique(np.stack([np.ravel(keys), np.repeat(np.arange(len(rows)), sizes)]), axis=1)
+    several = np.bincount(pairs[0])[pairs[0]] > 1
+    counts = np.bincount(pairs[1][several], minlength=len(rows))
+    told = [k for k, count in enumerate(counts.tolist()) if _more_than_chance(count, int(sizes[k]))]
+    if not told:
+        return []
+    count = len(np.unique(pairs[0][several & np.isin(pairs[1], told)]))
+    template = (
+        "{rows} more than one of the domains {names}, target and all; leave each out in all but one of them, since "
+        "errors on such rows say little of new ones"
+    )
+    stand = f"{counted((count, 'row'))} {'stands' if count == 1 else 'stand'} in"
+    return [Note("in-two-domains", template, rows=stand, names=quoted([names[k] for k in told]))]
+
+
+def _more_than_chance(count: int, rows: int) -> bool:
+    """Whether so many of a domain's rows stand in another hardly by chance."""
+    return count >= CHANCE_ROWS or (count == CHANCE_ROWS - 1 and count > CHANCE_SHARE * rows)
 
 
 def _has_numbers(rows: Floats) -> bool:

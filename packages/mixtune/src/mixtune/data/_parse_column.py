@@ -823,29 +823,20 @@ def _look(written: str) -> str:
     return f"(?i)^{look}$"
 
 
-def common_zone(texts: Any) -> str | None:
-    """The time zone that most texts name, of equally many the last; None where none does.
+def text_zones(texts: Any) -> tuple[set[str], int]:
+    """The time zones that texts name, and how many times of day name none.
 
     Examples
     --------
-    >>> common_zone(pa.array(["2020-01-02 10:00:05+0200", "2020-01-03T11:00:00Z", "12:30"], pa.large_string()))
-    '+02:00'
+    >>> zones, without = text_zones(pa.array(["2020-01-02 10:00:05+0200", "2020-01-03T11:00:00Z", "2020-01-03 12:30"]))
+    >>> sorted(zones), without
+    (['+00:00', '+02:00'], 1)
     """
-    ends = pc.struct_field(pc.extract_regex(texts, _ZONE), "zone").drop_null().to_pylist()
-    zones = ["+00:00" if end in ("Z", "UTC") else f"{end[:3]}:{end[-2:]}" for end in ends]
-    return max(sorted(set(zones), reverse=True), key=zones.count) if zones else None
-
-
-def has_other_zones(texts: Any, zone: str | None) -> bool:
-    """Whether texts name several time zones.
-
-    Examples
-    --------
-    >>> has_other_zones(pa.array(["2020-01-02 10:00+02:00", "2020-01-03 11:00Z"], pa.large_string()), "+02:00")
-    True
-    """
-    ends = pc.unique(pc.struct_field(pc.extract_regex(texts, _ZONE), "zone").drop_null())
-    return zone is not None and any(common_zone(pa.array([f":00{end}"])) != zone for end in ends.to_pylist())
+    ends = pc.struct_field(pc.extract_regex(texts, _ZONE), "zone")
+    timed = pc.match_substring_regex(texts, r"\d:\d{2}")
+    without = pc.sum(pc.and_(pc.fill_null(timed, False), ends.is_null())).as_py() or 0
+    known = pc.unique(ends).drop_null().to_pylist()
+    return {"+00:00" if end in ("Z", "UTC") else f"{end[:3]}:{end[-2:]}" for end in known}, without
 
 
 def _in_zone(texts: Any, local: Any, zone: str) -> Any:

@@ -160,6 +160,7 @@ def object_table(value: Any, where: str) -> Table:
 
 
 def _as_array(values: list[Any]) -> Any:
+    values = [_plain(value) if isinstance(value, np.generic) else value for value in values]
     types = {type(value) for value in values if value is not None}
     if types == {int, float}:
         values = [None if value is None else float(value) for value in values]
@@ -171,6 +172,13 @@ def _as_array(values: list[Any]) -> Any:
         return pa.array(values)
     except (pa.ArrowException, OverflowError):
         return pa.array([None if value is None else _as_text(value) for value in values])
+
+
+def _plain(value: np.generic) -> Any:
+    """A scalar of NumPy as the value of Python, of which Arrow knows all kinds."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
+    return value.item()
 
 
 def _as_text(value: Any) -> str:

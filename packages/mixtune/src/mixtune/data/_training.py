@@ -25,9 +25,17 @@ from mixtune.data._csv_files import FileTable
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
 from mixtune.data._encoder import MISSING, DateColumn, Encoded, LevelColumn, NumberColumn, TableEncoder
-from mixtune.data._gaps import without_gaps
+from mixtune.data._gaps import every_gap, without_gaps
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
-from mixtune.data._leaks import Suspect, copied_note, findings_first, leak_notes, repeat_notes
+from mixtune.data._leaks import (
+    Suspect,
+    copied_note,
+    domain_parts,
+    findings_first,
+    leak_notes,
+    repeat_notes,
+    shared_notes,
+)
 from mixtune.data._parse_column import (
     Fault,
     inexact_integer,
@@ -168,7 +176,9 @@ def read_training(
     # Whatever is wrong is collected, so that one error tells all of it.
     problems = _Problems()
     problems.attempt(_check_known, roles, parts)
-    inputs, index = problems.attempt(_common_inputs, parts, roles, columns, focal) or ((), [])
+    impute = missing == "impute"
+    inputs, index = problems.attempt(_common_inputs, parts, roles, columns, focal, impute=impute) or ((), [])
+    parts = [_with_columns(part, inputs) for part in parts]
     rows = problems.attempt(_label_parts, parts, labels, roles, focal, every) or _Labelled(parts, labels, "", None, [])
     rows = problems.attempt(_without_domains, rows, _names(exclude, "exclude")) or rows
     parts, labels, name, codes, told = rows
@@ -182,7 +192,7 @@ def read_training(
         parts = [part.keep(rows, y) for part, rows, y in zip(parts, kept, values)]
         codes = None if codes is None else codes[kept[0]]
         problems.attempt(_check_focal_rows, parts, labels, name, codes)
-    options: Any = {"impute": missing == "impute", "max_levels": max_levels, "keep": roles.keep}
+    options: Any = {"impute": impute, "max_levels": max_levels, "keep": roles.keep}
     present = [_with_copies(part) for part in parts if part.table.num_rows]
     notes += [copied_note(part.copies, part.table.num_rows, part.name) for part in present if part.copies]
     networks = {"text": str(text_model or ""), "images": str(image_model or "")}
@@ -207,11 +217,13 @@ def read_training(
         decimal="," if 2 * marks.count(",") > len(marks) else ".",
     )
     domains = Domains(_members(encoder, parts, labels, codes), focal=name)
-    if not every:
+    if every:
+        notes += every_gap(domains, encoder)
+    else:
         domains, encoder, lacking = without_gaps(domains, encoder)
         notes += lacking
     remarks = findings_first((*notes, *inferred[1], *_domain_notes(domains, encoder)))
-    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder), *remarks))
+    return TrainingTables(domains, encoder, (*finding_notes(domains, encoder, every=every), *remarks))
 
 
 def read_new(
@@ -601,9 +613,9 @@ def _same_label(label: str, name: str) -> bool:
 
 
 def _common_inputs(
-    parts: Sequence[Part], roles: _Roles, columns: str | Sequence[str] | None, focal: str | None
+    parts: Sequence[Part], roles: _Roles, columns: str | Sequence[str] | None, focal: str | None, *, impute: bool
 ) -> tuple[tuple[str, ...], list[Note]]:
-    """Choose the input columns, which all tables must have."""
+    """Choose the input columns: those of all tables, which may lack some where missing values are to be imputed."""
     ignored = set(roles.ignore)
     if both := [name for name in _names(columns or (), "columns") if name in ignored]:
         raise ParameterError(f"columns and ignore both name {quoted(both)}; name it in one of them")
@@ -613,21 +625,50 @@ def _common_inputs(
         for option, name in named:
             problems.attempt(_check_column, part, option, name, focal)
     problems.check()
-    index = [] if columns is not None else [name for name in _all_names(parts) if is_index_name(name)]
-    given: dict[str, Any] = {"targets": [roles.target], "domain": roles.domain, "columns": columns}
-    inputs: tuple[str, ...] = ()
+    every = _all_names(parts)
+    index = [] if columns is not None else [name for name in every if is_index_name(name)]
+    given: dict[str, Any] = {"targets": [roles.target], "domain": roles.domain}
+    found = []
     for part in parts:
         kept = [name for name in part.table.column_names if name not in ignored and name not in index]
-        found = choose_inputs(part.table.select(kept), **given, where=part.where)
-        inputs = inputs or found
-        if set(found) != set(inputs):
-            finding = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
+        # A column that some other table has may be lacking here.
+        wanted = None if columns is None else [n for n in _names(columns, "columns") if n in kept or n not in every]
+        chosen = columns if wanted is None or not (wanted and impute) else wanted
+        found.append(choose_inputs(part.table.select(kept), **given, columns=chosen, where=part.where))
+    inputs = tuple(dict.fromkeys(name for own in found for name in own))
+    notes = []
+    for part, own in zip(parts, found):
+        lost = [name for name in inputs if name not in own]
+        if impute and set(own) & set(found[0]) and not _renamed(lost, own, found):
+            template = '"{file}" has no column {columns}; all its values there are missing'
+            notes += [Note("absent-columns", template, file=part.name, columns=quoted(lost))] if lost else []
+        elif set(own) != set(found[0]):
+            finding = f"{part.where} and {parts[0].where} differ in columns: {column_difference(own, found[0])}"
             template = "{finding}, or leave out the others with {fix}"
-            others = sorted(set(found) ^ set(inputs))
+            others = sorted(set(own) ^ set(found[0]))
             fix, fixes = setting("ignore", ",".join(others)), {"ignore": ",".join((*roles.ignore, *others))}
             raise DataError(template, code="different-columns", finding=finding, fix=fix, fixes=fixes)
     used = [name for name in index if name not in ignored and not all(_is_blank(part.table, name) for part in parts)]
-    return inputs, [left_out(name, "has no name, like a column of row numbers") for name in used]
+    return inputs, notes + [left_out(name, "has no name, like a column of row numbers") for name in used]
+
+
+def _renamed(lost: Sequence[str], own: Sequence[str], found: Sequence[Sequence[str]]) -> bool:
+    """Whether a column that a table lacks is probably one that only this table has, under another name."""
+    for name in lost:
+        holders = [each for each in found if name in each]
+        new = [other for other in own if not any(other in each for each in holders)]
+        if closest(name, new) is not None:
+            return True
+    return False
+
+
+def _with_columns(part: Part, names: Sequence[str]) -> Part:
+    """The same table with the columns that it lacks, without any value."""
+    table = part.table
+    for name in names:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows))
+    return replace(part, table=table)
 
 
 def _with_copies(part: Part) -> Part:
@@ -711,8 +752,10 @@ def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     return notes
 
 
-def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
+def finding_notes(domains: Domains, encoder: TableEncoder, *, every: bool = False) -> list[Note]:
     """Say which columns give the target away, and which focal rows stand in sources, too.
+
+    Where ``every`` domain is predicted for, no rows are focal: the rows of each are looked at.
 
     Examples
     --------
@@ -724,11 +767,13 @@ def finding_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     """
     members = [domains.focal_domain, *domains.sources]
     X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
-    focal = np.arange(len(y)) < members[0].n_rows
+    names = [each.name for each in members]
+    codes = np.repeat(np.arange(len(members)), [each.n_rows for each in members])
+    looked_at = domain_parts(codes, names) if every else {"the focal rows": codes == 0}
     target, classes = encoder.target.name, encoder.target.classes is not None
     rows = [(np.asarray(each.X), np.asarray(each.y)) for each in members]
-    notes = leak_notes(list(_suspects(encoder, X)), y, focal, classes=classes, target=target)
-    return notes + repeat_notes(rows, [each.name for each in members])
+    notes = leak_notes(list(_suspects(encoder, X)), y, looked_at, classes=classes, target=target)
+    return notes + (shared_notes if every else repeat_notes)(rows, names)
 
 
 def _suspects(encoder: TableEncoder, X: Any) -> Iterator[Suspect]:

@@ -33,6 +33,7 @@ from mixtune.estimators._inputs import (
     apart_notes,
     as_sources,
     check_new,
+    check_scored,
     encoded_sources,
     map_after_encoding,
     named_notes,
@@ -118,6 +119,11 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         self._learn(focal, encoded_sources(self, given))
         return self
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination R^2 of predictions for rows."""
+        check_scored(y, sample_weight)
+        return float(super().score(X, y, sample_weight))
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictions for rows of the focal domain, and their standard deviations if asked for.
 
@@ -137,7 +143,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         if not return_std:
             return predictions
         with np.errstate(over="ignore", invalid="ignore"):
-            std = self._uncertainty.std(self._scaling.features(features))
+            std = self._uncertainty.std(*self._prepared_units(features, predictions))
         return predictions, check_computed(std.reshape(predictions.shape), "standard deviations")
 
     def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
@@ -156,9 +162,45 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         features = self._features(X)
         predictions = linear_scores(features, self)
         with np.errstate(over="ignore", invalid="ignore"):
-            half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
+            half = self._uncertainty.half_width(*self._prepared_units(features, predictions), coverage)
+            half = half.reshape(predictions.shape)
             ends = predictions - half, predictions + half
         return check_computed(ends[0], "intervals"), check_computed(ends[1], "intervals")
+
+    def predict_quantiles(self, X: Any, *, levels: Sequence[float] = fits.LEVELS) -> Floats:
+        """Quantiles of new focal targets: ends of intervals as of :meth:`predict_interval`.
+
+        The quantiles of levels ``a`` and ``1 - a`` are the ends of the interval of coverage ``1 - 2a``; that of level
+        0.5 is the middle of all intervals.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        levels : sequence of float
+            Between 0 and 1.
+
+        Returns
+        -------
+        array (n, L) or (n, D, L)
+            One quantile for each level, in the order of these.
+        """
+        levels = [fits.check_level(level) for level in levels]
+        features = self._features(X)
+        predictions = linear_scores(features, self)
+        rows = self._prepared_units(features, predictions)
+        found = []
+        with np.errstate(over="ignore", invalid="ignore"):
+            for level in levels:
+                # The difference of two levels is not exact: 0.95 and 0.05 must have the same interval.
+                coverage = round(abs(2.0 * level - 1.0), 12)
+                half = self._uncertainty.half_width(*rows, coverage) if coverage > 0 else np.zeros(predictions.shape)
+                found.append(predictions + np.sign(level - 0.5) * half.reshape(predictions.shape))
+        return check_computed(np.stack(found, axis=-1), "quantiles")
+
+    def _prepared_units(self, features: Floats, predictions: Floats) -> tuple[Floats, Floats]:
+        """Features (n, p) and predictions (n, D) in the units of the fit."""
+        targets = np.reshape(predictions - self._scaling.target_shift, (len(features), -1))
+        return self._scaling.features(features), targets
 
     def to_onnx(
         self,

@@ -25,7 +25,16 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, Shown, all_scores, check_both, column_names, linear_scores
 from mixtune.estimators._comparison import ComparedByFolds
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, text_encoded, trim
+from mixtune.estimators._inputs import (
+    Sources,
+    TakesSources,
+    as_sources,
+    check_new,
+    check_scored,
+    read_focal,
+    text_encoded,
+    trim,
+)
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, fitted_map, savable
@@ -303,6 +312,11 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
         return linear_scores(self.regressor_._map_rows(check_new(self, X)), self)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The part of rows that is classified correctly."""
+        check_scored(y, sample_weight)
+        return float(super().score(X, y, sample_weight))
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of each row."""

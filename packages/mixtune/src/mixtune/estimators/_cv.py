@@ -23,16 +23,20 @@ from mixtune.choice import (
     Choice,
     Comparison,
     FeatureBlock,
+    LocalSpread,
     MapAverage,
     Prior,
     Process,
     Sample,
     TransferGain,
+    by_content,
     choose,
     choose_maps,
     choose_processes,
     compare,
+    learn_local_spread,
     sample_sources,
+    taught_inputs,
 )
 from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
@@ -66,6 +70,10 @@ MAX_PAIRS = 10**8
 #: Fewer focal rows than this are stated.
 FEW = 5
 HORIZON = 10
+#: Up to this many inputs, errors may vary with each of them.
+MOST_SPREAD_INPUTS = 60
+#: Rows of sources at which the posterior spread is looked at.
+SPREAD_ROWS = 200
 TARGET_SCALES = (fits.AUTO, "identity", "log")
 #: Logarithms of targets are tried where their 95% quantile is at least so many times their 5% quantile.
 LOG_SPAN = 10.0
@@ -661,9 +669,25 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, ComparedByFolds, Shown, L
         return self._log_scale.predictions(logs), self._log_scale.std(logs, std)
 
     def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
-        """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal."""
+        """Intervals that cover new focal targets with about the given probability.
+
+        Half-widths are a quantile of left-out residuals, divided by the local spread, times the local spread of the new
+        row: the posterior spread, and how errors vary with the inputs and the prediction, which left-out rows and
+        validation tasks show. To few rows, errors of validation tasks are added.
+        """
         low, high = super().predict_interval(X, coverage=coverage)
         return (low, high) if self._log_scale is None else self._log_scale.interval(low, high)
+
+    def predict_quantiles(self, X: Any, *, levels: Sequence[float] = fits.LEVELS) -> Floats:
+        """Quantiles of new focal targets, (n, L) or (n, D, L): ends of intervals as of :meth:`predict_interval`.
+
+        That of level 0.5 is the prediction; with logarithms of targets, the median.
+        """
+        found = super().predict_quantiles(X, levels=levels)
+        if self._log_scale is None:
+            return found
+        middle = super().predict_quantiles(X, levels=(0.5,))
+        return self._log_scale.interval(2.0 * middle - found, found)[1]
 
     @property
     def loo_error_(self) -> float:
@@ -835,7 +859,11 @@ def tuned_fit(
         coef,
         intercept,
         # Leave-one-out and posterior of the average, both made when first asked for.
-        fits.Uncertainty(partial(left_out_of, choices, prepared.focal), partial(fits.posterior_of, choices)),
+        fits.Uncertainty(
+            partial(left_out_of, choices, prepared.focal),
+            partial(fits.posterior_of, choices),
+            partial(local_spreads, choices, prepared.focal, _inputs_of(blocks, processes, tried, width), prepared),
+        ),
         {
             "weights_": weights,
             "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
@@ -949,9 +977,77 @@ def _focal_errors(rows: Rows, heads: fits.Heads, logs: Floats | None = None) -> 
 
 def left_out_of(choices: Sequence[MapAverage], rows: Rows) -> LeaveOneOut:
     residuals = np.column_stack([choice.left_out for choice in choices])
-    inflation = float(np.mean([choice.inflation for choice in choices]))
+    inflation = float(np.mean([_inflation(choice, rows) for choice in choices]))
     spreads = choices[0].spreads if len(choices) == 1 else np.ones(len(residuals))
     return LeaveOneOut(rows.targets - residuals, residuals, spreads / inflation**2, rows.weight)
+
+
+def _inflation(choice: MapAverage, rows: Rows) -> float:
+    """How much larger errors of new rows are than those of left-out rows, in [1, 2].
+
+    Without validation tasks nothing shows it. A kernel that the same rows taught has two lengths or slopes for every
+    input; the error of a model of k parameters grows by about 2 k / n from fitted rows to new ones, and left-out rows
+    are half way between.
+    """
+    inputs = taught_inputs(choice.largest)
+    if choice.tasks or not inputs:
+        return choice.inflation
+    return float(min(np.sqrt(1.0 + 2.0 * inputs / rows.total), 2.0))
+
+
+def _inputs_of(
+    blocks: Sequence[FeatureBlock], processes: Sequence[Process], tried: Sequence[Sequence[int]], width: int
+) -> list[Integers]:
+    """For each output, the places of the features that are inputs; none where there are too many or none are."""
+    if processes:
+        return [blocks[used[0]].places[: processes[used[0]].kernel.width] for used in tried]
+    named = [block.places for block in blocks if block.name in ("inputs", "all")]
+    return [few_inputs(named[0] if named else np.arange(0))] * len(tried)
+
+
+def few_inputs(places: Integers) -> Integers:
+    """These places of inputs, or none where they are too many for errors to vary with each."""
+    return places if len(places) <= MOST_SPREAD_INPUTS else places[:0]
+
+
+def _some(rows: Rows, count: int) -> Integers:
+    """The places of about so many rows, at equal distances in an order that follows from their content."""
+    order = by_content(rows)
+    return order[:: max(len(order) // max(count, 1), 1)]
+
+
+def local_spreads(
+    choices: Sequence[MapAverage], rows: Rows, places: Sequence[Integers], prepared: fits.Prepared | None = None
+) -> tuple[LocalSpread, ...] | None:
+    """For each output, how errors vary beyond the posterior spread; None where rows cannot be left out.
+
+    Tasks of a process say it, too. Tasks of other families do not: of rows that stay elsewhere only sums are known, and
+    their intervals are to be the same.
+    """
+    left_out = left_out_of(choices, rows)
+    if not (np.all(np.isfinite(left_out.residuals)) and np.all(left_out.spreads > 0)):
+        return None
+    typical, posterior = 1.0, None
+    taught = prepared is not None and all(taught_inputs(choice.largest) for choice in choices)
+    if prepared is not None and taught and len(prepared.mapped) > 1:
+        posterior = fits.posterior_of(choices)
+    if prepared is not None and posterior is not None:
+        parts = [each.part(_some(each, SPREAD_ROWS // len(prepared.mapped))) for each in prepared.mapped[1:]]
+        typical = float(np.median(posterior.spread(prepared.scaling.features(np.concatenate([p.X for p in parts])))))
+    return tuple(
+        learn_local_spread(
+            rows.X,
+            left_out.predictions[:, output],
+            left_out.residuals[:, output],
+            left_out.spreads,
+            rows.weight,
+            own,
+            choice.tasks if taught else (),
+            unit=choice.size,
+            typical=typical,
+        )
+        for output, (choice, own) in enumerate(zip(choices, places))
+    )
 
 
 def removals_of(

@@ -29,12 +29,14 @@ from mixtune.choice import (
     MIXTUNE,
     Comparison,
     FeatureBlock,
+    LocalSpread,
     MapAverage,
     Prior,
     Sample,
     by_content,
     compare,
     content_order,
+    missing_part,
     posterior_covariance,
 )
 from mixtune.data import Domain, Domains
@@ -89,6 +91,8 @@ WIDEST = 512
 MOST_ROWS = 8 * WIDEST
 #: Up to this many columns, a spectrum is cheaper than a randomised one.
 EXACT_WIDTH = 1536
+#: Of quantiles, by default.
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 #: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
 #: second over the number of rows, since few rows hardly know their range.
 MARGIN = (0.25, 20.0)
@@ -604,10 +608,14 @@ class Uncertainty:
         Returns the :class:`LeaveOneOut`; called on first use.
     make_posterior : callable
         Returns the :class:`Posterior`, or None for the same spread everywhere.
+    make_local : callable
+        Returns for each output the :class:`~mixtune.choice.LocalSpread`, or None where errors vary with the posterior
+        alone.
     """
 
     make_left_out: Callable[[], LeaveOneOut]
     make_posterior: Callable[[], Posterior | None]
+    make_local: Callable[[], tuple[LocalSpread, ...] | None] = field(default_factory=lambda: partial(same, None))
 
     @cached_property
     def left_out(self) -> LeaveOneOut:
@@ -619,16 +627,31 @@ class Uncertainty:
         """The spread for any row."""
         return self.make_posterior()
 
-    def std(self, U: Floats) -> Floats:
+    @cached_property
+    def local(self) -> tuple[LocalSpread, ...] | None:
+        """How errors of each output vary beyond the posterior spread."""
+        return self.make_local()
+
+    @cached_property
+    def _scores(self) -> Floats:
+        """Sizes (n, D) of leave-one-out residuals, divided by the spread."""
+        scores = np.abs(self.left_out.residuals) / np.sqrt(self.left_out.spreads)[:, None]
+        return scores if self.local is None else scores * np.exp(-np.column_stack([each.rows for each in self.local]))
+
+    def std(self, U: Floats, predictions: Floats) -> Floats:
         """Predictive standard deviation (n, D), scaled so that leave-one-out residuals have unit mean square."""
         self._check()
-        return np.sqrt(self._spread(U)[:, None] * self.left_out.noise)
+        noise = np.average(self._scores**2, axis=0, weights=self.left_out.sample_weight)
+        noise = self._joined(noise, lambda validated: np.mean(validated**2))
+        return self._spread(U, predictions) * np.sqrt(noise)
 
-    def half_width(self, U: Floats, coverage: float) -> Floats:
-        """Half-width (n, D) of conformal intervals: a quantile of leave-one-out residuals, scaled by the spread."""
+    def half_width(self, U: Floats, predictions: Floats, coverage: float) -> Floats:
+        """Half-width (n, D) of conformal intervals: a quantile of leave-one-out residuals, scaled by the spread.
+
+        ``predictions`` (n, D) are those of rows U, in prepared units.
+        """
         coverage = check_coverage(coverage)
         self._check()
-        scores = np.abs(self.left_out.residuals) / np.sqrt(self.left_out.spreads)[:, None]
         count = float(np.sum(self.left_out.copies))
         # Subtract a little, so that 0.9 * 10 = 9.000000000000002 is still rank 9.
         rank = math.ceil((count + 1) * coverage - 1e-9)
@@ -639,11 +662,26 @@ class Uncertainty:
             wanted = "intervals of coverage {coverage:g} need at least {needed} focal rows, {rows}; {fix}"
             told: dict[str, Any] = {"coverage": coverage, "needed": needed, "rows": rows, "fix": Wording(*lower)}
             raise ParameterError(wanted, code="few-rows", **told)
-        quantiles = np.array([_ranked(column, self.left_out.copies, rank) for column in scores.T])
-        return np.sqrt(self._spread(U))[:, None] * quantiles
+        quantiles = np.array([_ranked(column, self.left_out.copies, rank) for column in self._scores.T])
+        quantiles = self._joined(quantiles, partial(np.quantile, q=coverage))
+        return self._spread(U, predictions) * quantiles
 
-    def _spread(self, U: Floats) -> Floats:
-        return np.ones(len(U)) if self.posterior is None else self.posterior.spread(U)
+    def _joined(self, left_out: Floats, figure: Callable[[Floats], Any]) -> Floats:
+        """Figures (D,) of left-out rows, and of few rows those of validation tasks with them."""
+        found = left_out.copy()
+        for output, each in enumerate(self.local or ()):
+            if each.share > 0:
+                found[output] += each.share * (float(figure(each.validated)) - found[output])
+        return found
+
+    def _spread(self, U: Floats, predictions: Floats) -> Floats:
+        """Factors (n, D) of standard deviations."""
+        spread = np.ones(len(U)) if self.posterior is None else self.posterior.spread(U)
+        found = np.repeat(np.sqrt(spread)[:, None], predictions.shape[1], axis=1)
+        if self.local is not None:
+            for output, each in enumerate(self.local):
+                found[:, output] *= each(U, predictions[:, output], spread)
+        return found
 
     def _check(self) -> None:
         if not np.all(np.isfinite(self.left_out.spreads) & (self.left_out.spreads > 0)):
@@ -653,6 +691,13 @@ class Uncertainty:
                 "leave-one-out cannot judge this fit: without one of its focal rows nothing is left to predict that "
                 "row from; pass more focal rows or a positive ridge, transfer or stability"
             )
+
+
+def check_level(level: float) -> float:
+    """Refuse the level of a quantile that is not between 0 and 1."""
+    if check_positive("levels", level) >= 1:
+        raise ParameterError(f"levels must be between 0 and 1; got {level!r}")
+    return float(level)
 
 
 def check_coverage(coverage: float) -> float:
@@ -668,15 +713,24 @@ def same(value: Any) -> Any:
 
 
 def _read_uncertainty(parts: dict[str, Any]) -> Uncertainty:
-    left_out, found = parts["left_out"], parts["posterior"]
-    if not isinstance(left_out, LeaveOneOut) or not isinstance(found, Posterior | None):
+    left_out, found, local = parts["left_out"], parts["posterior"], parts.get("local")
+    valid = isinstance(left_out, LeaveOneOut) and isinstance(found, Posterior | None)
+    if not valid or not (local is None or _is_local(local, left_out.residuals)):
         raise TypeError("the stored uncertainty of the predictions is not valid")
-    return Uncertainty(partial(same, left_out), partial(same, found))
+    return Uncertainty(partial(same, left_out), partial(same, found), partial(same, local))
 
 
-storable(
-    Uncertainty, write=lambda found: {"left_out": found.left_out, "posterior": found.posterior}, read=_read_uncertainty
-)
+def _is_local(local: Any, residuals: Floats) -> bool:
+    """Whether there is a local spread for every output."""
+    members = type(local) is tuple and all(isinstance(each, LocalSpread) for each in local)
+    return members and len(local) == np.shape(residuals)[-1]
+
+
+def _write_uncertainty(found: Uncertainty) -> dict[str, Any]:
+    return {"left_out": found.left_out, "posterior": found.posterior, "local": found.local}
+
+
+storable(Uncertainty, write=_write_uncertainty, read=_read_uncertainty)
 
 
 def _ranked(scores: Floats, copies: Floats, rank: int) -> float:
@@ -718,12 +772,18 @@ class Solved:
     def repeated(self, places: Integers) -> Solved:
         """With left-out residuals of rows at these places."""
         given = self.uncertainty
-        uncertainty = Uncertainty(partial(_repeated, given, places), given.make_posterior)
+        local = partial(_repeated_local, given, places)
+        uncertainty = Uncertainty(partial(_repeated, given, places), given.make_posterior, local)
         return replace(self, uncertainty=uncertainty)
 
 
 def _repeated(uncertainty: Uncertainty, places: Integers) -> LeaveOneOut:
     return uncertainty.left_out.repeated(places)
+
+
+def _repeated_local(uncertainty: Uncertainty, places: Integers) -> tuple[LocalSpread, ...] | None:
+    local = uncertainty.local
+    return None if local is None else tuple(each.repeated(places) for each in local)
 
 
 @storable
@@ -1053,7 +1113,8 @@ def prior_posterior(average: MapAverage, prior: Prior) -> Posterior:
         constant = max(float(posterior[-1, -1] + center @ edge), 0.0)
     center, factor = (block.coefficients(part, average.width) for part in (center, roots_of(slopes)))
     if block.basis is None:
-        return Posterior(center, constant, 1.0, factor, np.zeros((average.width, 0)), 0.0)
+        missing = missing_part(choice, block, average.width)
+        return Posterior(center, constant, 1.0, factor, np.zeros((average.width, 0)), 0.0, missing)
     # Without sources the prior N(0, scale I) remains outside the span of the rows.
     rest = 0.0 if choice.weights.shape[1] else prior.scale / prior.noise
     return Posterior(center, constant, 1.0, factor, block.basis, rest)

@@ -36,6 +36,7 @@ from mixtune.data import (
     check_pair,
     check_weight,
     column_difference,
+    domain_parts,
     findings_first,
     is_table,
     known_frame,
@@ -46,6 +47,7 @@ from mixtune.data import (
     repeat_notes,
     rows_by_label,
     same_labels,
+    shared_notes,
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Rows
@@ -63,9 +65,10 @@ MAPPED_BYTES = 2**26
 #: Columns differ if their means are more than FAR spreads apart or, where the focal rows are standardised, if their
 #: spreads differ by more than the factor WIDER. Targets differ if their spreads do by more than OTHER_UNITS.
 FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
-#: Columns of curves and targets must be nearer to 0 than this many of their spreads, unless these are rounding; and
-#: squares of squares of larger numbers are beyond float64.
-FARTHEST, CONSTANT, LARGEST_SQUARED = 1e8, 1e-14, 1e75
+#: Columns of curves and targets must be nearer to 0 than this many of their spreads, or they have too few digits left;
+#: with spreads below the second part of their size they are constant. Squares of squares of larger numbers than the
+#: third are beyond float64.
+FARTHEST, CONSTANT, LARGEST_SQUARED = 1e13, 1e-14, 1e75
 #: So many focal rows, and rows of sources, are looked at to find columns that give the target away.
 MOST_LOOKED_AT = 4000
 #: Columns of curves must vary by less than this, and by more than its inverse.
@@ -73,7 +76,7 @@ LARGEST_CURVED = 1e150
 #: Fewest rows that units are compared for; means and spreads of standardised columns are 0 and 1 to this tolerance.
 FEWEST, STANDARD = 5, 1e-6
 #: Spreads below this fraction of the largest number are rounding.
-ROUNDED = 1e-9
+ROUNDED = 1e-13
 
 
 class Source(NamedTuple):
@@ -368,25 +371,46 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
     Returns the warnings, and what is found of columns that give the targets away and of rows that stand twice; columns
     are named by their places here.
     """
-    return _finding_notes(domains) + _units_notes(domains)
+    names = [f"source {number}" for number in range(len(domains))]
+    return (
+        *_leak_notes(domains),
+        *repeat_notes([(rows.X, rows.targets) for rows in domains], names),
+        *_units_notes(domains),
+    )
 
 
-def _finding_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
+def every_notes(rows: Mapping[str, Rows], columns: Sequence[str] | None) -> tuple[str, ...]:
+    """What is found of columns that give the targets away and of rows that stand in more than one domain.
+
+    Parameters
+    ----------
+    rows
+        Of every domain, none of which is the focal one.
+    columns
+        Their names, if they have any.
+    """
+    leaks = _leak_notes(tuple(rows.values()), list(rows))
+    shared = shared_notes([(part.X, part.targets) for part in rows.values()], list(rows))
+    return named_notes((*leaks, *shared), columns, list(rows))
+
+
+def _leak_notes(domains: Sequence[Rows], names: Sequence[str] | None = None) -> tuple[Note, ...]:
+    """Columns that give the targets away, in all rows or in the focal ones, or in those of each domain named."""
     # Some rows are enough to tell, however many there are.
     step = max(1, sum(len(rows.y) for rows in domains[1:]) // MOST_LOOKED_AT)
     some = [_evenly(domains[0].X, MOST_LOOKED_AT), *(rows.X[::step] for rows in domains[1:])]
     targets = np.concatenate(
         [_evenly(domains[0].targets, MOST_LOOKED_AT), *(rows.targets[::step] for rows in domains[1:])]
     )
-    X, focal = np.concatenate(some), np.arange(len(targets)) < len(some[0])
+    X, codes = np.concatenate(some), np.repeat(np.arange(len(some)), list(map(len, some)))
+    looked_at = {"the focal rows": codes == 0} if names is None else domain_parts(codes, names)
     # A classifier has a column of 1 and -1 for each class.
     classes = bool(np.all(np.abs(targets) == 1))
     outputs = label_codes_of(targets).astype(np.float64)[:, None] if classes else targets
     suspects = list(numeric_suspects(X, range(X.shape[1])))
     about: dict[str, Any] = {"classes": classes, "target": "y", "fixes": False}
-    notes = [note for output in outputs.T for note in leak_notes(suspects, output, focal, **about)]
-    names = [f"source {number}" for number in range(len(domains))]
-    return tuple(dict.fromkeys((*notes, *repeat_notes([(rows.X, rows.targets) for rows in domains], names))))
+    notes = [note for output in outputs.T for note in leak_notes(suspects, output, looked_at, **about)]
+    return tuple(dict.fromkeys(notes))
 
 
 def _units_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
@@ -642,10 +666,10 @@ def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
 
     Examples
     --------
-    >>> check_near_zero(np.array([[1e12], [1e12 + 1]]), None, ['"time"'])
+    >>> check_near_zero(np.array([[1e13], [1e13 + 1]]), None, ['"time"'])
     Traceback (most recent call last):
         ...
-    mixtune.errors.DataError: column "time" of X lies about 2e+12 of its spreads from 0, which leaves no digits for its curves; subtract a constant from it, such as its mean, here and in rows to predict
+    mixtune.errors.DataError: column "time" of X lies about 2e+13 of its spreads from 0, which leaves it less than three digits; subtract a constant from it, such as its mean, here and in rows to predict
     """  # noqa: E501
     targets = [] if y is None else [("y", column) for column in y.reshape(len(y), -1).T]
     for what, values in (*((f"column {name} of X", column) for name, column in zip(names, X.T)), *targets):
@@ -656,7 +680,7 @@ def check_near_zero(X: Floats, y: Floats | None, names: Sequence[str]) -> None:
             finding = f"{what} varies by {spread:.3g}, so that its non-linear features would be beyond float64"
             raise DataError(f"{finding}; rescale it, or pass feature_map=None for a linear model")
         if (spreads := _from_zero(values)) > FARTHEST:
-            finding = f"{what} lies about {spreads:.0e} of its spreads from 0, which leaves no digits for its curves"
+            finding = f"{what} lies about {spreads:.0e} of its spreads from 0, which leaves it less than three digits"
             raise DataError(f"{finding}; subtract a constant from it, such as its mean, here and in rows to predict")
 
 
@@ -711,6 +735,20 @@ def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
     check_names([str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))], "X")
     _check_numbers(X, "X")
     return X
+
+
+def check_scored(y: Any, sample_weight: Any) -> None:
+    """Refuse masked targets and weights to score, of which scikit-learn would take what is behind the mask.
+
+    Examples
+    --------
+    >>> check_scored(np.ma.array([1.0, 2.0], mask=[False, True]), None)
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: y has 1 masked value; fill or drop these rows
+    """
+    check_unmasked(y, "y")
+    check_unmasked(sample_weight, "sample_weight")
 
 
 def check_new(model: BaseEstimator, X: Any) -> Floats:

@@ -18,11 +18,13 @@ from mixtune.arrays import Floats, Integers
 from mixtune.choice import (
     KERNEL_ROWS,
     SETTINGS,
+    CommonProcess,
     FeatureBlock,
     Process,
     content_order,
     joint_error,
     learn_columns,
+    learn_common_process,
     learn_own_column,
     learn_process,
 )
@@ -61,7 +63,7 @@ class Maps:
     notes: tuple[str, ...]
     folds: Integers
     #: Of each block, where the features are those of Gaussian processes.
-    processes: tuple[Process, ...] = ()
+    processes: tuple[Any, ...] = ()
 
     def by_domain(self, names: Iterable[str]) -> FoldedMap:
         """The map for further rows of the domains, which have these names."""
@@ -140,18 +142,21 @@ def made_maps(rows: Mapping[str, Rows], settings: Any, **options: bool) -> Maps 
 
 #: Most inputs, focal rows and sources of a Gaussian process: its cost grows with the cube of the focal rows.
 PROCESS_INPUTS, PROCESS_ROWS, PROCESS_SOURCES = 60, 1500, 512
-#: Kernels whose predictions are averaged, each learned from other rows. With one, errors are 1% larger, and another
-#: seed changes predictions more.
+#: Kernels with candidates in the average, each learned from other rows. With one, another seed changes predictions
+#: more, and errors of a model of every domain are up to 8% larger.
 KERNELS = 2
 
 
-def process_maps(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
-    """The features of a Gaussian process over all domains, the focal one first; None where it would cost too much."""
+def process_maps(rows: Mapping[str, Rows], settings: Any, *, every: bool = False) -> Maps | None:
+    """The features of a Gaussian process over all domains, the focal one first; None where it would cost too much.
+
+    With ``every``, each of several domains is a source of the others.
+    """
     parts = list(rows.values())
     focal = parts[0]
     small = (
         focal.X.shape[1] <= PROCESS_INPUTS
-        and len(focal.y) <= PROCESS_ROWS
+        and max(len(part.y) for part in (parts if every else parts[:1])) <= PROCESS_ROWS
         and len(parts) <= 1 + PROCESS_SOURCES
         and focal.targets.shape[1] <= SETTINGS.learned_outputs
     )
@@ -159,19 +164,22 @@ def process_maps(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
         return None
     # Of classes, squared errors say little: probabilities are better from the other maps. Means over rows that repeat
     # are whole up to rounding.
-    if len(parts) > 1 and all(len(np.unique(np.float32(part.y))) <= 2 for part in parts):
+    if len(parts) > 1 and all(_two_valued(part.y) for part in parts):
         return None
     _units(parts)
-    # A kernel is learned from some of the rows; where there are more, the mean of two is less a matter of the draw.
+    # A kernel is learned from some of the rows; where there are more, the mean over two is less a matter of the draw.
     draws = range(1 if sum(len(part.y) for part in parts) <= KERNEL_ROWS else KERNELS)
-    names = ["kernel"] if len(draws) == 1 else [f"kernel {draw + 1}" for draw in draws]
-    processes: list[Process] = []
+    kinds = [("kernel" if len(draws) == 1 else f"kernel {draw + 1}", draw, True) for draw in draws]
+    if len(parts) > 1:
+        kinds.append(("lines", 0, False))
+    learn = learn_common_process if every else learn_process
+    processes: list[Process | CommonProcess] = []
     blocks: list[FeatureBlock] = []
     width = 0
     for output in range(focal.targets.shape[1]):
         single = [replace(part, y=part.targets[:, output]) for part in parts]
-        for draw, name in zip(draws, names):
-            process = learn_process(single, seed=settings.seed, draw=draw)
+        for name, draw, curved in kinds:
+            process = learn(single, seed=settings.seed, draw=draw, curved=curved)
             places = np.arange(width, width + process.features.n_features_out)
             processes.append(process)
             blocks.append(FeatureBlock(name, places, output=output))
@@ -182,6 +190,11 @@ def process_maps(rows: Mapping[str, Rows], settings: Any) -> Maps | None:
         feature_map = Clipped(feature_map, *feature_range(tuple(parts)))
     mapped = tuple(Rows(np.asarray(feature_map.transform(part.X)), part.y, part.sample_weight) for part in parts)
     return Maps(feature_map, tuple(blocks), mapped, (), np.full(len(parts), -1), tuple(processes))
+
+
+def _two_valued(y: Floats) -> bool:
+    """Whether targets have two values at most, up to rounding beside their range."""
+    return len(np.unique(np.round((y - y.min()) / (float(np.ptp(y)) or 1.0), 6))) <= 2
 
 
 def _units(parts: Sequence[Rows]) -> Scaling:

@@ -28,6 +28,7 @@ from mixtune.estimators._classifier import (
     stream_labels,
 )
 from mixtune.estimators._fits import KeptRows
+from mixtune.estimators._inputs import check_scored
 from mixtune.estimators._multi_domain import MultiDomainEstimator, MultiDomainRegressor, learn_every, summary_of
 from mixtune.estimators._saving import savable
 from mixtune.moments import Rows
@@ -65,7 +66,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
     regressors_ : tuple of MultiDomainRegressor
         The fitted scores: of the second class where there are two, else of every class.
     notes_ : tuple of str
-        Fallbacks that were used.
+        Columns that almost determine the class and rows that stand more than once, which come first; and fallbacks
+        that were used.
 
     Examples
     --------
@@ -163,6 +165,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> float:
         """The part of all rows that is classified correctly."""
+        check_scored(y, sample_weight)
         return float(accuracy_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
 
     def summary_columns(self) -> dict[str, Any]:
@@ -196,7 +199,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     @property
     def notes_(self) -> tuple[str, ...]:
-        """Fallbacks that were used."""
+        """Findings of leaks and repeats, and fallbacks that were used."""
         return self._known.notes_
 
     @property

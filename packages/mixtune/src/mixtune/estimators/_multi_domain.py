@@ -28,26 +28,38 @@ from mixtune.choice import (
     OWN_ROWS,
     POOLED,
     SETTINGS,
+    CommonProcess,
     Comparison,
     FeatureBlock,
     MapAverage,
     Sample,
     TransferGain,
     choose_every,
+    choose_every_process,
     choose_maps,
     coefficient_errors,
     joint_left_out,
     learn_population,
+    process_population,
     sample_sources,
     scattered,
     transfer_gain,
 )
-from mixtune.data import frame_of
+from mixtune.data import findings_first, frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import Reported, column_names
-from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
-from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps
+from mixtune.estimators._inputs import (
+    Labels,
+    check_domains,
+    check_new,
+    check_scored,
+    every_notes,
+    map_after_encoding,
+    read_focal,
+    split_labels,
+)
+from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps, process_maps
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._saving import Savable, savable
 from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
@@ -114,20 +126,36 @@ class DomainFits:
 
 @fits.solvable()
 def every_fit(
-    prepared: fits.Prepared, moments: Sequence[Moments], blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0
+    prepared: fits.Prepared,
+    moments: Sequence[Moments],
+    blocks: Sequence[FeatureBlock],
+    processes: Sequence[CommonProcess] = (),
+    *,
+    seed: int,
+    output: int = 0,
 ) -> DomainFits:
-    """Choose for every domain, and compare each with its own rows alone and with all rows pooled."""
+    """Choose for every domain, and compare each with its own rows alone and with all rows pooled.
+
+    The blocks are features of the ``processes``, if there are any.
+    """
     width, count = prepared.focal.shape[1], len(prepared.names)
     own = [[block.moments(m) for m in moments] for block in blocks]
     samples = [fits.samples_of(prepared, each, block, np.arange(count - 1), output) for each, block in zip(own, blocks)]
     known = sample_sources(prepared.mapped, seed=seed, prepare=prepared.scaling.apply, most=SETTINGS.shared_sources)
     averages: Iterator[MapAverage]
-    if count == 1:
+    domains = [replace(rows, y=rows.targets[:, output]) for rows in prepared.inputs]
+    level = float(np.reshape(prepared.scaling.target_shift, -1)[output])
+    about: dict[str, Any] = {"shift": prepared.scaling.shift, "target_shift": level}
+    if processes:
+        known = np.arange(count)
+        averages = choose_every_process(processes, domains, samples, blocks, width, **about, seed=seed)
+    elif count == 1:
         averages, known = iter([choose_maps(samples, blocks, width, seed=seed)]), np.empty(0, dtype=np.int64)
     else:
         choices = choose_every(samples, places=known, seed=seed)
         averages = (MapAverage(each, tuple(blocks), width).with_own_rows() for each in choices)
-    found = [_domain_fit(average, index, known, count) for index, average in enumerate(averages)]
+    # Features of processes are too many for a posterior of each domain.
+    found = [_domain_fit(average, index, known, count, varies=not processes) for index, average in enumerate(averages)]
     pooled = cache(lambda place: _pooled_left_out(samples[place], [each.output(output) for each in own[place]]))
     compared = [_compared(each, pooled(each.plain)[k], samples[0][k]) for k, each in enumerate(found)]
     heads = np.stack([each.head for each in found])
@@ -142,7 +170,7 @@ def every_fit(
             spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter / np.sqrt(np.where(noise > 0, noise, 1.0))[:, None])
     head, without = heads[0], [found[0].left_out]
     if count > 1:
-        common = learn_population(samples)
+        common = process_population(processes, domains, blocks, **about) if processes else learn_population(samples)
         head, without = scattered(common.heads, blocks, width, intercept=prepared.fit_intercept), common.left_out
     population, level = (head[:-1], float(head[-1])) if prepared.fit_intercept else (head, 0.0)
     gains = [transfer_gain(both[0], each.task_gains, s.total) for each, both, s in zip(found, compared, samples[0])]
@@ -176,16 +204,19 @@ class _DomainFit:
     task_gains: Floats
 
 
-def _domain_fit(average: MapAverage, index: int, places: Integers, count: int) -> _DomainFit:
-    posterior = fits.posterior_of([average])
-    assert posterior is not None
+def _domain_fit(average: MapAverage, index: int, places: Integers, count: int, *, varies: bool) -> _DomainFit:
+    """What is kept of an average; unless it ``varies``, predictions are taken to be equally uncertain everywhere."""
+    nothing = np.zeros((average.width, 0))
+    posterior = Posterior(np.zeros(average.width), 0.0, 0.0, nothing, nothing, 0.0)
+    if varies:
+        posterior = fits.posterior_of([average]) or posterior
     return _DomainFit(
         average.head,
         average.left_out,
         average.focal_left_out,
-        np.abs(average.left_out) * average.inflation / np.sqrt(average.spreads),
+        np.abs(average.left_out) * average.inflation / np.sqrt(average.spreads if varies else 1.0),
         posterior,
-        _coefficient_spread(average, posterior),
+        _coefficient_spread(average, posterior) if varies else np.zeros(average.width + 1),
         _borrowed(average, index, places, count),
         average.plain,
         average.size,
@@ -292,7 +323,9 @@ def learn_every(
     distinct, places = kept.distinct(jointly=True)
     rows, sums = distinct.rows, kept.sums
     several = len(rows) > 1
-    maps = made_maps(rows, settings, every=several)
+    whole = sums is None and stream is None
+    maps = process_maps(rows, settings, every=True) if several and whole else None
+    maps = made_maps(rows, settings, every=several) if maps is None else maps
     features = fits.Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
     mapped = tuple(map(features.of, rows.values())) if maps is None else maps.mapped
     if sums is None and stream is not None:
@@ -300,7 +333,10 @@ def learn_every(
         sums = fits.StreamSums.of([stream], next(iter(rows.values())), made, fits.origin_of(_all_rows(mapped)))
         # Maps that are made again from further rows have other sums.
         kept = replace(kept, sums=sums if maps is None else None, sampled=stream.sample_rows)
-    options: dict[str, Any] = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
+    processes = () if maps is None else maps.processes
+    # Features of a process are in units of their own.
+    standardise = settings.standardise and not processes
+    options: dict[str, Any] = {"standardise": standardise, "fit_intercept": settings.fit_intercept}
     prepared = fits.prepare(rows, features, **options, mapped=mapped, sums=sums)
     state = fits.State.of(prepared)
     counts = np.array([moments.count for moments in state.moments])
@@ -309,7 +345,7 @@ def learn_every(
     counts += np.array([0 if name in summed else len(places[name]) - len(part.y) for name, part in rows.items()])
     blocks: Sequence[FeatureBlock]
     notes: tuple[str, ...] = ()
-    if maps is None or len(maps.blocks) == 1:
+    if maps is None or (len(maps.blocks) == 1 and not processes):
         basis, notes = fits.principal_basis(prepared, state, settings.seed, every=True)
         blocks = [FeatureBlock("all", np.arange(prepared.focal.shape[1]), basis)]
     else:
@@ -317,16 +353,19 @@ def learn_every(
     # Maps that were made from the rows clip their inputs themselves.
     low, high = fits.feature_range(prepared.mapped) if settings.clamp and several and maps is None else (None, None)
     outputs = range(prepared.focal.targets.shape[1])
-    tried = [[block for block in blocks if block.output in (None, output)] for output in outputs]
-    found = [
-        every_fit(prepared, state.moments, own, seed=settings.seed, output=output) for output, own in enumerate(tried)
-    ]
+    found = []
+    for output in outputs:
+        used = [place for place, block in enumerate(blocks) if block.output in (None, output)]
+        own = [blocks[place] for place in used]
+        kernels = [processes[place] for place in used] if processes else []
+        found.append(every_fit(prepared, state.moments, own, kernels, seed=settings.seed, output=output))
     heads = fits.local_heads(state, fits.HEAD_RIDGE)
     what = "models were learned"
     if sums is not None:
         what = "feature maps were made and " * (maps is not None) + "models were validated"
     notes = _row_notes(rows, counts) + notes + (() if maps is None else maps.notes)
     notes += fits.sample_note(kept.sampled, what, "each domain") + fits.repeats_note(distinct, places)
+    notes = findings_first((*every_notes(kept.rows, columns), *notes))
     return Learned(kept, rows, prepared, counts, maps, low, high, heads, found, notes)
 
 
@@ -557,14 +596,20 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     n_validation_sources_ : array (N,)
         How many other domains took the focal role for the weights of a domain's candidates.
     notes_ : tuple of str
-        Fallbacks that were used.
+        Columns that almost determine the target and rows that stand more than once, which come first; and fallbacks
+        that were used.
 
     Notes
     -----
-    Coefficients differ from those of :class:`RegretOptimalRegressorCV` for the same focal domain, because covariance
-    between coefficients and noise were learned with the domain among the others, and validation tasks are shared
-    between domains of about as many rows. Of the maps of ``feature_map="auto"``, Fourier features are tried only where
-    no columns are learned, that is, with up to three domains; boosted trees of a domain's own rows are not tried.
+    Coefficients differ from those of :class:`RegretOptimalRegressorCV` for the same focal domain, because how far
+    domains deviate and the noise were learned with the domain among the others, and validation tasks are shared between
+    domains of about as many rows.
+
+    With ``feature_map="auto"``, one Gaussian process over all domains is learned, as by
+    :class:`RegretOptimalRegressorCV`, and intervals of one domain are equally wide everywhere. Streams, more than 60
+    columns, 513 domains or 8 targets, domains of more than 1,500 rows, targets of two values and fits without an
+    intercept use feature maps instead. Of these, Fourier features are tried only where no columns are learned, that is,
+    with up to three domains; boosted trees of a domain's own rows are not tried.
 
     Examples
     --------
@@ -695,6 +740,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> float:
         """The coefficient of determination R^2 over all rows."""
+        check_scored(y, sample_weight)
         return float(r2_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
 
     def summary_columns(self) -> dict[str, Any]:

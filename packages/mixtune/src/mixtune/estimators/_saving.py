@@ -15,7 +15,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune import _registry, moments, weights
+from mixtune import _registry, choice, moments, weights
 from mixtune._companions import EXTRAS, load_offered, offered
 from mixtune._messages import quoted
 from mixtune._version import __version__
@@ -42,7 +42,12 @@ _ARRAYS = {
     "pD": ["coef_"],
     "NpD": ["heads_", "_held.heads", "_held.start", "_held.reference"],
     "ND": ["head_intercepts_"],
-    "p": ["_low", "_high", "_scaling.shift", "_uncertainty.posterior.center"],
+    "p": [
+        "_low",
+        "_high",
+        "_scaling.shift",
+        *(f"_uncertainty.posterior.{part}" for part in ("center", "missing.origin")),
+    ],
     "p+": ["_scaling.scale"],
     "D": ["_scaling.target_shift"],
     "nd~": ["_uncertainty.left_out.predictions", "_uncertainty.left_out.residuals"],
@@ -50,6 +55,9 @@ _ARRAYS = {
     "mnd~": ["_rival_residuals"],
     "pk": ["_uncertainty.posterior.factor"],
     "pj": ["_uncertainty.posterior.basis"],
+    "n": ["_uncertainty.local.rows"],
+    "g": ["_uncertainty.posterior.missing.levels"],
+    "gp": ["_uncertainty.posterior.missing.slopes"],
     "N0": [f"{place}.values" for place in ("weights_", *_DISTANCES)],
     "N~": [f"{place}.scores" for place in ("weights_", *_DISTANCES)] + [f"{place}.relevance" for place in _DISTANCES],
     "Nb": [f"{place}.admitted" for place in _DISTANCES],
@@ -168,6 +176,8 @@ class Savable:
                 kind = code[-1] if code[-1] in "ib" else "f"
                 _registry.check_array(place, array, tuple(shape), kind=kind, least=least, limits=code[-1] != "~")
         _registry.check_array("intercept_", np.asarray(self.intercept_), outputs)
+        if any(np.any(each.columns.places >= width) for each in self._uncertainty.local or ()):
+            raise DataError("the file holds a local spread of features that there are not; save the model again")
         shares, rows = getattr(self, "weights_", None), self._uncertainty.left_out.sample_weight
         if shares is not None and abs(float(np.sum(shares.values)) - 1.0) > 1e-6:
             raise DataError("the file holds weights of domains that do not add up to 1; save the model again")
@@ -362,7 +372,8 @@ def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
 
 # A file names these classes; one that is renamed keeps its name here, with storable(cls, name="OldName"). Classes of
 # the estimators themselves are registered where they are defined.
-_VALUES: list[type] = [moments.Rows, moments.Scaling, moments.LeaveOneOut, moments.Posterior]
+_VALUES: list[type] = [moments.Rows, moments.Scaling, moments.LeaveOneOut, moments.Missing, moments.Posterior]
+_VALUES += [choice.SpreadColumns, choice.LocalSpread]
 _VALUES += [weights.EqualWeights, weights.GivenWeights, weights.PredictiveWeights, weights.WassersteinWeights]
 _VALUES += [weights.DomainWeights, weights.TransportWeights, transport.TransportDistance, transport.Diameter]
 for _cls in _VALUES:

@@ -36,14 +36,12 @@ from mixtune.choice import (
 from mixtune.errors import DataError, Note
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import LinearTransferRegressor, Settings
-from mixtune.estimators._cv import Candidate, candidates_of, left_out_of, tuned_weights
+from mixtune.estimators._cv import Candidate, candidates_of, few_inputs, left_out_of, local_spreads, tuned_weights
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
 from mixtune.moments import Moments, Origin, Rows, Sample, Scaling, augmented
 from mixtune.weights import DomainWeights
 
-#: Settings of the regret problem.
-HELD = ("transfer", "stability", "horizon")
 #: From this share on, the guard leaves the model as it is: equal to that of all rows in one place.
 WHOLE_SHARE = 0.8
 #: The most by which sources change predictions of the focal rows, in standard errors of the focal rows' own model.
@@ -65,7 +63,7 @@ class SourceSums:
     origin : Origin
         The point that sums are about, in features and in targets less ``target_shift``.
     settings : dict
-        Of the fixed method: weights, sharing, ridge, transfer, stability, horizon.
+        Of the fixed method, as parameters of :class:`RegretOptimalRegressor`: at least weights and ridge.
     target_shift : float
         What is taken off the targets first.
     seed : int
@@ -353,15 +351,19 @@ def _solved_choice(choice: Choice, rows: Rows) -> tuple[MapAverage, fits.Solved]
     """A choice of coefficients for features as they are, and the fit that it is."""
     width = rows.shape[1]
     average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width).with_own_rows()
-    uncertainty = fits.Uncertainty(partial(left_out_of, [average], rows), partial(fits.posterior_of, [average]))
+    uncertainty = fits.Uncertainty(
+        partial(left_out_of, [average], rows),
+        partial(fits.posterior_of, [average]),
+        partial(local_spreads, [average], rows, [few_inputs(np.arange(width))]),
+    )
     head = average.choices[0].head
     return average, fits.Solved(head[:-1], head[-1], uncertainty)
 
 
 def _masked_fit(sums: SourceSums, rows: Rows) -> tuple[fits.Solved, DomainWeights]:
     """The focal domain and the weighted mean of all sources as two domains, at the effective ridge of all weights."""
-    held = {name: sums.settings[name] for name in HELD}
-    ridge = float(sums.settings["ridge"])
+    held = RegretOptimalRegressor(None, **sums.settings)
+    ridge = float(held.ridge)
     assert sums.total is not None
     assert sums.head is not None
     names, values = tuple(sums.weights), np.array(list(sums.weights.values()))
@@ -373,9 +375,9 @@ def _masked_fit(sums: SourceSums, rows: Rows) -> tuple[fits.Solved, DomainWeight
     heads = fits.Heads(np.stack([own.coef[0], sums.head]), np.append(own.intercept, np.nan))
     # rho is proportional to both penalties, and r = rho/|w|^2.
     factor = float(np.sum(two**2) / np.sum(values**2))
-    scaled = {"transfer": held["transfer"] * factor, "stability": held["stability"] * factor}
+    scaled = {"transfer": held.transfer * factor, "stability": held.stability * factor}
     pair = DomainWeights(two, both.names, 0, "federated")
-    solution, fit = fits.regret_optimal(both, heads, pair, **scaled, horizon=held["horizon"])
+    solution, fit = fits.regret_optimal(both, heads, pair, **scaled, horizon=held.horizon)
     found = fits.solved(both, fit, fits.focal_fit(state, own, ridge))
     scores: Floats | None = None
     if set(sums.scores) >= set(names[1:]):

@@ -450,15 +450,15 @@ def take_findings(model: Any, notes: Sequence[str]) -> None:
     Parameters
     ----------
     model
-        A freshly fitted estimator of one domain.
+        A freshly fitted estimator.
     notes
         Those of the table.
     """
-    fitted = getattr(model, "regressor_", model)
-    codes = {note.code for note in notes if isinstance(note, Note)} | {"leak", "focal-in-source"}
+    codes = {note.code for note in notes if isinstance(note, Note)} | {"leak", "focal-in-source", "in-two-domains"}
     held = [note for note in notes if isinstance(note, Note) and note.code in FINDINGS]
-    own = [note for note in fitted.notes_ if not (isinstance(note, Note) and note.code in codes)]
-    fitted.notes_ = findings_first((*held, *own))
+    for fitted in getattr(model, "regressors_", (getattr(model, "regressor_", model),)):
+        own = [note for note in fitted.notes_ if not (isinstance(note, Note) and note.code in codes)]
+        fitted.notes_ = findings_first((*held, *own))
 
 
 def _frame(table: Any, columns: Sequence[str]) -> Any:

@@ -9,6 +9,7 @@ from mixtune.features._kernel import (
     InputUnits,
     KernelFeatures,
     matern,
+    matern_slope,
     squared_exponential,
 )
 from mixtune.features._learned import LearnedColumns, TreeColumn, Trees
@@ -20,7 +21,15 @@ from mixtune.features._torch import TorchFeatures, device_slices, host_features,
 # For everyone, and for the other packages of mixtune.
 __all__ = ["Clipped", "Concatenate", "FeatureMap", "Identity", "LearnedColumns", "RandomFeatures", "SklearnFeatures"]
 __all__ += ["Projected", "Scaled", "Splines", "TorchFeatures", "TreeColumn", "Trees"]
-__all__ += ["Coordinates", "DomainKernel", "InputUnits", "KernelFeatures", "matern", "squared_exponential"]
+__all__ += [
+    "Coordinates",
+    "DomainKernel",
+    "InputUnits",
+    "KernelFeatures",
+    "matern",
+    "matern_slope",
+    "squared_exponential",
+]
 __all__ += ["from_spec", "given_spec", "register_feature_map", "to_spec"]
 __all__ += ["Oriented", "columns_and_random", "fit_fourier", "fit_splines"]
 __all__ += ["device_slices", "host_features", "map_rows", "placed"]

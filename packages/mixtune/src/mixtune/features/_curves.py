@@ -14,15 +14,16 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from mixtune._registry import check_array, register
-from mixtune.arrays import Array, Floats, Integers, freeze
+from mixtune.arrays import EPSILON, Array, Floats, Integers, freeze
 from mixtune.checks import set_fields
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import through_numpy
 from mixtune.features._random import RandomFeatures, with_weights
 
 DEGREE = 2
-#: Knots closer than this fraction of the largest value count as one.
-TIED = 1e-9
+#: Knots closer than this fraction of the range of a column count as one, and knots that differ by so many roundings
+#: of its largest value.
+TIED, ROUNDED = 1e-9, 4 * EPSILON
 #: Number of rows that the median distance between two rows is computed from.
 DISTANCE_ROWS = 300
 
@@ -70,14 +71,15 @@ class Splines:
 
         Where ``signs`` (d,) are negative, knots decrease.
         """
-        places, size = np.linspace(0.0, 1.0, knots), np.abs(X).max(axis=0)
+        places = np.linspace(0.0, 1.0, knots)
+        nearest = np.maximum(TIED * np.ptp(X, axis=0), ROUNDED * np.abs(X).max(axis=0))
         # Equal weights change nothing, and take most of the time.
         weights = None if weight is None or np.ptp(weight) == 0 else weight
         ways: dict[str, Any] = {"axis": 0, "weights": weights, "method": "inverted_cdf"}
         # From below and from above, so that columns of the opposite sign have the same curves.
         found = np.quantile(X, places, **ways) / 2 - np.quantile(-X, places, **ways)[::-1] / 2
         # Knots that differ only by rounding would make a curve jump.
-        made = [_apart(column, TIED * most) for column, most in zip(found.T, size)]
+        made = [_apart(column, least) for column, least in zip(found.T, nearest)]
         turned = np.zeros(len(made), dtype=bool) if signs is None else signs < 0
         return cls([each[::-1] if turn else each for each, turn in zip(made, turned)])
 
@@ -156,9 +158,10 @@ class Oriented:
         share, Z = weight / weight.sum(), (X - shift) / scale
         centred = y - share @ y
         size = float(np.sqrt(share @ centred**2)) or 1.0
-        third, fourth, slope = (
-            np.round(part, 9) for part in (share @ (Z * Z * Z), share @ (Z * Z) ** 2, (share * centred / size) @ Z)
-        )
+        # Far from zero a shift has fewer digits, and moments that are equal but for its rounding tie as well.
+        least = np.maximum(1e-9, 16 * EPSILON * np.abs(X).max(axis=0) / np.abs(scale))
+        moments = share @ (Z * Z * Z), share @ (Z * Z) ** 2, (share * centred / size) @ Z
+        third, fourth, slope = (np.round(part / least) * least for part in moments)
         order = np.lexsort((np.abs(slope), np.abs(third), fourth))
         sign = np.where(third != 0, third, slope)
         return cls(shift, scale * np.where(sign >= 0, 1.0, -1.0), order)

@@ -18,12 +18,14 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mixtune._registry import check_array, register
-from mixtune.arrays import Array, Floats, one_thread_for
+from mixtune.arrays import EPSILON, Array, Floats, one_thread_for
 from mixtune.errors import DataError
 from mixtune.features._base import through_numpy
 
 #: Added to the diagonal of covariances of landmarks, relative to their mean: rows that nearly repeat.
 JITTER = 1e-6
+#: Ranges below this part of the largest value are rounding.
+ROUNDED = 4 * EPSILON
 #: The interquartile range of a normal distribution with unit variance.
 NORMAL_RANGE = 1.349
 ROOT_5 = 5.0**0.5
@@ -63,14 +65,15 @@ class InputUnits:
     @classmethod
     def of(cls, X: Floats) -> InputUnits:
         """The units of rows; a column that does not vary, or mostly has one value, takes what it has."""
-        mean, deviation = X.mean(axis=0), X.std(axis=0)
-        deviation = np.where(deviation > 0, deviation, 1.0)
+        mean, deviation, least = X.mean(axis=0), X.std(axis=0), ROUNDED * np.abs(X).max(axis=0)
+        # Of equal numbers, the computed deviation need not be zero.
+        deviation = np.where(np.ptp(X, axis=0) > least, deviation, 1.0)
         # From above and from below, so that columns of the opposite sign have the same units.
         low, median, high = (
             (np.quantile(X, level, axis=0) - np.quantile(-X, 1 - level, axis=0)) / 2 for level in (0.25, 0.5, 0.75)
         )
         spread = (high - low) / NORMAL_RANGE
-        varies = spread > 0
+        varies = spread > least
         return cls(mean, deviation, np.where(varies, median, mean), np.where(varies, spread, deviation))
 
     def __call__(self, X: Floats) -> Coordinates:
@@ -86,17 +89,21 @@ def squared_distances(left: Floats, right: Floats) -> Floats:
     return np.maximum(sums, 0.0)
 
 
-def matern(squares: Floats) -> tuple[Floats, Floats]:
-    """The Matern kernel of smoothness 5/2 of squared distances, and its derivative."""
+def matern(squares: Floats) -> Floats:
+    """The Matern kernel of smoothness 5/2 of squared distances."""
     distance = np.sqrt(5.0 * squares)
-    decay = np.exp(-distance)
-    return (1.0 + distance + 5.0 / 3.0 * squares) * decay, -5.0 / 6.0 * (1.0 + distance) * decay
+    return np.asarray((1.0 + distance + 5.0 / 3.0 * squares) * np.exp(-distance))
 
 
-def squared_exponential(squares: Floats) -> tuple[Floats, Floats]:
-    """The squared exponential kernel of squared distances, and its derivative."""
-    value = np.exp(-0.5 * squares)
-    return value, -0.5 * value
+def matern_slope(squares: Floats) -> Floats:
+    """The derivative of :func:`matern`."""
+    distance = np.sqrt(5.0 * squares)
+    return np.asarray(-5.0 / 6.0 * (1.0 + distance) * np.exp(-distance))
+
+
+def squared_exponential(squares: Floats) -> Floats:
+    """The squared exponential kernel of squared distances; its derivative is -1/2 times it."""
+    return np.exp(-0.5 * squares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +139,7 @@ class DomainKernel:
         """Covariances (n, m) of the shared function."""
         squares = squared_distances(left.curved / self.lengths, right.curved / self.lengths)
         lines = left.linear @ right.linear.T / self.width
-        return self.shared_curve * matern(squares)[0] + self.shared_slopes * lines + self.shared_level
+        return self.shared_curve * matern(squares) + self.shared_slopes * lines + self.shared_level
 
     def shared_variances(self, rows: Coordinates) -> Floats:
         """Variances (n,) of the shared function."""
@@ -142,7 +149,7 @@ class DomainKernel:
     def own_curves(self, left: Coordinates, right: Coordinates) -> Floats:
         """Correlations (n, m) of the curves of own deviations."""
         squares = squared_distances(left.curved / self.own_lengths, right.curved / self.own_lengths)
-        return squared_exponential(squares)[0]
+        return squared_exponential(squares)
 
     def own(self, left: Coordinates, right: Coordinates) -> Floats:
         """Covariances (n, m) of own deviations within one domain, without the level."""
@@ -180,6 +187,11 @@ class KernelFeatures:
         positive = (self.units.deviation, self.units.spread, self.kernel.lengths, self.kernel.own_lengths)
         if any(np.any(values <= 0) for values in positive):
             raise DataError("units and lengths of a kernel must be positive; save the model again")
+        with np.errstate(all="ignore"):
+            places = [self.units(rows) for rows in (self.landmarks, self.own_landmarks)]
+            sizes = [np.sum(np.square(part)) for each in places for part in each]
+        if not np.all(np.isfinite(sizes)):
+            raise DataError("the landmarks of a kernel lie too far from its units; save the model again")
 
     @property
     def n_inputs(self) -> int:

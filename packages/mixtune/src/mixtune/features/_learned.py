@@ -107,8 +107,11 @@ class Trees:
             raise DataError("the nodes of the trees do not fit together; save the model again")
 
     @classmethod
-    def of(cls, fitted: Any) -> Trees:
-        """The trees of a fitted HistGradientBoostingRegressor without categories."""
+    def of(cls, fitted: Any, *, margin: float = 0.0) -> Trees:
+        """The trees of a fitted HistGradientBoostingRegressor without categories.
+
+        To thresholds, which may be values of rows, the ``margin`` is added.
+        """
         parts = [stage[0].nodes for stage in fitted._predictors]
         roots = np.cumsum([0, *(len(part) for part in parts[:-1])])
         nodes = np.concatenate(parts)
@@ -116,7 +119,7 @@ class Trees:
         leaf = nodes["is_leaf"].astype(bool)
         left, right = (np.where(leaf, own, nodes[side].astype(np.int64) + start) for side in ("left", "right"))
         column = np.where(leaf, 0, nodes["feature_idx"]).astype(np.int64)
-        threshold = np.where(leaf, 0.0, nodes["num_threshold"])
+        threshold = np.where(leaf, 0.0, nodes["num_threshold"] + margin)
         base = float(np.ravel(fitted._baseline_prediction)[0])
         value = np.asarray(nodes["value"], np.float64)
         return cls(column, left, right, threshold, value, roots, int(nodes["depth"].max()), base)

@@ -9,7 +9,15 @@ from mixtune._messages import moved_names
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
 from mixtune.moments._distinct import distinct_rows, relative_weight
-from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, left_out_residuals, posterior
+from mixtune.moments._leave_one_out import (
+    Fit,
+    LeaveOneOut,
+    Missing,
+    Posterior,
+    leave_one_out,
+    left_out_residuals,
+    posterior,
+)
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
     RANK_TOLERANCE,
@@ -55,6 +63,7 @@ __all__ += [
     "LazyRows",
     "LeaveOneOut",
     "LocalModel",
+    "Missing",
     "Moments",
     "Origin",
     "Paths",

@@ -187,6 +187,26 @@ def _solve(fit: Fit, V: Array, s: Floats, block: slice) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class Missing:
+    """Variances over the noise that features lack of several functions: of each, level + slopes'(u - origin)^2.
+
+    Attributes
+    ----------
+    levels : array (g,)
+    slopes : array (g, p)
+    origin : array (p,)
+    """
+
+    levels: Floats
+    slopes: Floats
+    origin: Floats
+
+    def __call__(self, U: Floats) -> Floats:
+        """For rows of prepared features, the sum over the functions."""
+        return np.sum(np.maximum(self.levels + (U - self.origin) ** 2 @ self.slopes.T, 0.0), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """``1 + w_1 (1/W + (u-c)'G(u-c))`` for any row: what is unknown about a focal prediction, in units of the noise.
 
@@ -194,6 +214,8 @@ class Posterior:
     ----------
     factor : array (p, k)
         G = factor factor' + rest (I - basis basis'); ``basis`` (p, k) and ``rest`` are those of directions no row has.
+    missing : Missing or None
+        What the features lack of the function that they stand for.
     """
 
     center: Floats
@@ -202,13 +224,15 @@ class Posterior:
     factor: Floats
     basis: Floats
     rest: float
+    missing: Missing | None = None
 
     def spread(self, U: Floats) -> Floats:
         """The spread of rows of prepared features."""
         V = U - self.center
         inside = np.sum((V @ self.factor) ** 2, axis=1)
         outside = np.sum(V**2, axis=1) - np.sum((V @ self.basis) ** 2, axis=1)
-        return 1.0 + self.share * (self.constant + inside + self.rest * np.maximum(outside, 0.0))
+        lacking = 0.0 if self.missing is None else self.missing(U)
+        return 1.0 + self.share * (self.constant + inside + self.rest * np.maximum(outside, 0.0)) + lacking
 
 
 def posterior(fit: Fit) -> Posterior:

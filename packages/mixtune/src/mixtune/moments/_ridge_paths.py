@@ -836,7 +836,11 @@ def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floa
 
 def roots_of(covariances: Floats) -> Floats:
     """Factors L with L L' = S, also where S is singular to rounding."""
-    values, vectors = np.linalg.eigh(covariances)
+    try:
+        values, vectors = np.linalg.eigh(covariances)
+    except np.linalg.LinAlgError:
+        # For some matrices eigenvalues do not converge; of covariances, singular values are the same.
+        vectors, values, _ = np.linalg.svd(covariances)
     return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from mixtune._messages import counted
 from mixtune.arrays import Floats, Integers
 from mixtune.choice import MIXTUNE
+from mixtune.data import findings_of
 from mixtune.files import check_place, write_atomically
 from mixtune.report import _charts as charts
 from mixtune.report.facts import LeftOut
@@ -98,7 +99,7 @@ class EveryFacts:
     """What the page shows of a model: its summary, weights, the models of its scores, and tables of them."""
 
     def __init__(self, model: Any, target: str, notes: Sequence[str] = (), findings: Sequence[str] = ()) -> None:
-        self.findings = tuple(findings)
+        self.findings = tuple(findings) or findings_of(model.notes_)
         self.target, self.notes, self.estimator = target, (*model.notes_, *notes), type(model).__name__
         self.parameters = {name: plain_value(value) for name, value in model.get_params(deep=False).items()}
         self.summary: dict[str, Any] = model.summary_columns()

@@ -1,8 +1,9 @@
 """Flower on this machine: a SuperLink with TLS and node authentication, and a SuperNode for every member.
 
-This is what ``mixtune federate simulate --transport flower`` runs: the processes, certificates and keys of a real
-deployment, on the loopback interface and in one temporary folder.
+The processes, certificates and keys of a real deployment, on the loopback interface and in one temporary folder.
 """
+
+from __future__ import annotations
 
 import datetime
 import ipaddress
@@ -14,19 +15,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mixtune import checks
-from mixtune.errors import DataError
-from mixtune_federated._keys import primitives
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
 from mixtune_federated.flower import OUTCOME, write_app
 
-#: Every member needs three processes of Flower.
-MOST_MEMBERS = 16
 #: Seconds that the processes of Flower may take to start, and to end.
 START, END = 180.0, 5.0
 _LOOK = 0.5
@@ -39,7 +40,6 @@ def exchange_on_this_machine(
     focal: tuple[Path, Path],
     members: Mapping[str, Mapping[str, Path]],
     timeout: float,
-    step: Callable[[str], None],
 ) -> dict[str, str]:
     """Run the exchanges of the study ``study.toml`` in the folder; messages are left in its folder ``messages``.
 
@@ -53,26 +53,19 @@ def exchange_on_this_machine(
         The settings of every other member's node: ``data``, ``key``, and ``policy`` where it has one.
     timeout
         Seconds to wait for the answers to one request.
-    step
-        Called with what is done next.
 
     Returns
     -------
     dict of str to str
         Who is missing, and why.
     """
-    if len(members) > MOST_MEMBERS:
-        problem = f"{len(members)} members would need {3 * len(members)} processes of Flower"
-        raise DataError(f"{problem}, {MOST_MEMBERS} members are the most here; use --transport files")
     study, out = folder / "study.toml", folder / "messages"
     with ExitStack() as stack:
         local = _Local(folder, find_programs(), stack)
         app = write_app(folder / "app", study=study, focal=focal[0], key=focal[1], out=out, timeout=timeout)
         make_certificates(folder)
-        step("Starting SuperLink")
         address = local.start_link()
         for name, settings in members.items():
-            step(f"Starting the node of {name}")
             key = folder / name.encode().hex()
             _write_node_key(key)
             local.run("flwr", "supernode", "register", f"{key}.pub", "study")
@@ -81,16 +74,14 @@ def exchange_on_this_machine(
             options += ["--auth-supernode-private-key", str(key), "--node-config", given]
             local.start("flower-supernode", *options)
         local.run("flwr", "run", str(app), "study")
-        return _outcome(out, local, timeout, step)
+        return _outcome(out, local, timeout)
 
 
 def find_programs() -> dict[str, str]:
     """The programs of Flower, beside this Python or else on the path."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     programs = {name: shutil.which(name, path=places) for name in _PROGRAMS}
-    if not all(programs.values()):
-        checks.require_extra("flwr", "flower", "Flower as a transport")
-        raise DataError(f"Flower is installed, but {checks.quoted(_PROGRAMS)} are not on the path; add their folder")
+    assert all(programs.values()), f"{_PROGRAMS} are not on the path"
     return {name: str(path) for name, path in programs.items()}
 
 
@@ -144,7 +135,7 @@ class _Local:
         command = [self.programs[program], *options]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=START)
         if done.returncode:
-            raise DataError(f"{program} {options[0]} failed: {(done.stdout + done.stderr)[-500:]}")
+            raise RuntimeError(f"{program} {options[0]} failed: {(done.stdout + done.stderr)[-500:]}")
 
     def check(self, until: float, what: str) -> None:
         """Wait a little; an error where SuperLink has ended, or time is up."""
@@ -152,20 +143,19 @@ class _Local:
         ended = self.link is not None and self.link.poll() is not None
         if ended or time.monotonic() > until:
             said = (self.folder / "log").read_text(encoding="utf-8", errors="replace")[-500:]
-            raise DataError(f"{'SuperLink ended' if ended else what}: {said}")
+            raise RuntimeError(f"{'SuperLink ended' if ended else what}: {said}")
 
 
-def _outcome(out: Path, local: _Local, timeout: float, step: Callable[[str], None]) -> dict[str, str]:
+def _outcome(out: Path, local: _Local, timeout: float) -> dict[str, str]:
     """Wait until the server app has written how it ended."""
     asked, until = 0, time.monotonic() + START + timeout
     while not (out / OUTCOME).exists():
         if len(list(out.glob("q*.mxf"))) > asked:
             asked, until = asked + 1, time.monotonic() + START + timeout
-            step(f"Exchange {asked}")
         local.check(until, "the server app said nothing in time")
     outcome = json.loads((out / OUTCOME).read_text(encoding="utf-8"))
     if "error" in outcome:
-        raise DataError(str(outcome["error"]))
+        raise RuntimeError(str(outcome["error"]))
     return {str(name): str(why) for name, why in outcome["missing"].items()}
 
 
@@ -191,10 +181,7 @@ def _listens(port: int) -> bool:
 
 def make_certificates(folder: Path) -> None:
     """Certificates of the loopback interface for a day: ``server.crt``, and ``ca.crt``, which signed it."""
-    from cryptography import x509
-
-    lib = primitives()
-    keys = [lib.generate_private_key(lib.SECP384R1()) for _ in range(2)]
+    keys = [generate_private_key(SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in ("mixtune trial", "localhost")]
     now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
     places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
@@ -204,19 +191,17 @@ def make_certificates(folder: Path) -> None:
         )
         made = made.add_extension(x509.BasicConstraints(file == "ca.crt", None), critical=True)
         made = made.add_extension(x509.SubjectAlternativeName(places), critical=False)
-        (folder / file).write_bytes(made.sign(keys[0], lib.SHA256()).public_bytes(lib.Encoding.PEM))
-    _write_private(folder / "server.pem", keys[1], lib.PrivateFormat.PKCS8)
+        (folder / file).write_bytes(made.sign(keys[0], SHA256()).public_bytes(Encoding.PEM))
+    _write_private(folder / "server.pem", keys[1], PrivateFormat.PKCS8)
 
 
 def _write_node_key(path: Path) -> None:
     """A key that a SuperNode authenticates itself with, as ``ssh-keygen -t ecdsa -b 384`` makes it."""
-    lib = primitives()
-    key = lib.generate_private_key(lib.SECP384R1())
-    _write_private(path, key, lib.PrivateFormat.OpenSSH)
-    path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(lib.Encoding.OpenSSH, lib.PublicFormat.OpenSSH))
+    key = generate_private_key(SECP384R1())
+    _write_private(path, key, PrivateFormat.OpenSSH)
+    path.with_suffix(".pub").write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
 
 
 def _write_private(path: Path, key: Any, form: Any) -> None:
-    lib = primitives()
     path.touch(mode=0o600)
-    path.write_bytes(key.private_bytes(lib.Encoding.PEM, form, lib.NoEncryption()))
+    path.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
