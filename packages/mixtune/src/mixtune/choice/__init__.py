@@ -25,7 +25,7 @@ from mixtune.choice._compare import (
 )
 from mixtune.choice._every_domain import choose_every
 from mixtune.choice._families import Prior
-from mixtune.choice._kernel_evidence import Deviation, DeviationLikelihood, MarginalLikelihood
+from mixtune.choice._kernel_evidence import Deviation, DeviationLikelihood, MarginalLikelihood, Pairs
 from mixtune.choice._local_spread import LocalSpread, SpreadColumns, learn_local_spread
 from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattered
 from mixtune.choice._model_averaging import SummedTask, ValidationTask
@@ -66,6 +66,7 @@ __all__ += [
     "Deviation",
     "DeviationLikelihood",
     "MarginalLikelihood",
+    "Pairs",
     "Process",
     "ProcessFamily",
     "SharedEvidence",
