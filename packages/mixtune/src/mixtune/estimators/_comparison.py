@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._messages import counted, deprecated, nearest
 from mixtune._registry import storable
-from mixtune.arrays import Floats, Integers, one_thread_if_small
+from mixtune.arrays import Floats, Integers, device_or_cpu, one_thread_if_small
 from mixtune.choice import MIXTUNE, OWN_ROWS, POOLED, Comparison, TransferGain
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
@@ -450,10 +450,12 @@ def compare_fitted(model: Any) -> tuple[Compared, ...]:
     (first, focal), *others = kept.items()
     step = max(-(-sum(len(part.y) for _, part in others) // MOST_SOURCE_ROWS), 1)
     parts = {first: focal, **{name: part.part(slice(None, None, step)) for name, part in others}}
-    method = clone(model)
+    # A model may have come from a machine with another device.
+    device = device_or_cpu(model.device)
+    method = clone(model).set_params(device=device)
     if not (model.feature_map is None or isinstance(model.feature_map, str)):
         # Features of a map that was given are the same in every fold.
-        features = inner._make_features()
+        features = inner._make_features(device)
         method.set_params(feature_map=None)
         parts = {name: part.scaled(features) for name, part in parts.items()}
     classes = model is not inner
