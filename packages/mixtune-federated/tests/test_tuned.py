@@ -35,7 +35,8 @@ def test_equal_to_pooled_in_four_exchanges(consortium, members, rows, columns, f
     ours, theirs = (np.append(each.coef_, each.intercept_) for each in (model, twin))
     assert np.max(np.abs(ours - theirs)) < 1e-10 * np.max(np.abs(theirs))
     np.testing.assert_allclose(model.weights_.values, twin.weights_.values, atol=1e-10)
-    assert model.transfer_gain_.reduction == pytest.approx(twin.transfer_gain_.reduction, abs=1e-9)
+    # The comparison of the twin fits rows anew, which members do not share; validation tasks are the same.
+    assert model.transfer_gain_.from_validation == pytest.approx(twin.transfer_gain_.from_validation, abs=1e-9)
     assert [c.family for c in model.candidates_[:3]] == [c.family for c in twin.candidates_[:3]]
     np.testing.assert_allclose(model.predict_interval(X), twin.predict_interval(X), rtol=1e-8)
     back = load(model.save(tmp_path / "model.mixtune"))

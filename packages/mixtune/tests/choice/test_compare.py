@@ -6,8 +6,8 @@ import scipy.integrate
 import scipy.stats
 from sklearn.linear_model import Ridge
 
-from choice.tasks import changed, design_of, make_family, without_row
-from mixtune.choice import SETTINGS, Comparison, compare, joint_left_out, mean_left_out, transfer_gain
+from choice.tasks import changed, make_family, without_row
+from mixtune.choice import SETTINGS, Comparison, compare, joint_left_out, transfer_gain
 from mixtune.moments import weighted_system
 
 
@@ -40,17 +40,6 @@ def test_joint_is_ridge_on_all_rows_refitted_without_each():
     errors = [np.average(np.square(r), weights=weight) for r in candidates]
     system = weighted_system([t.moments for t in (focal, *sources)], np.ones(3))
     np.testing.assert_allclose(joint_left_out(focal, system), candidates[int(np.argmin(errors))], atol=1e-9)
-
-
-def test_mean_of_locals_by_hand():
-    focal, _, _ = make_family(n=3)
-    heads = np.arange(8.0).reshape(2, 4)
-    left_out = np.array([0.5, np.inf, -1.0])
-    found = mean_left_out(focal.rows.y, left_out, design_of(focal) @ heads.sum(axis=0), 2)
-    alone = focal.rows.y - left_out
-    expected = focal.rows.y - (design_of(focal) @ heads.sum(axis=0) + alone) / 3
-    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]])
-    assert found[1] == np.inf
 
 
 def test_intervals_of_few_rows_have_the_unbiased_variance():

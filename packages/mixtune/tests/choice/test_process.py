@@ -14,6 +14,7 @@ from mixtune.choice import (
     Deviation,
     DeviationLikelihood,
     MarginalLikelihood,
+    Pairs,
     ProcessFamily,
     fit_candidates,
     learn_process,
@@ -79,11 +80,9 @@ def test_gradient_of_the_marginal_likelihood():
     likelihood = MarginalLikelihood(InputUnits.of(X)(X), y, domains)
     mean, _ = likelihood.prior()
     logarithms = mean + 0.3 * rng.standard_normal(len(mean))
-    curved = likelihood.rows.curved
-    squares = ((curved[:, None] - curved) ** 2).reshape(-1, 2)
-    same = (domains[:, None] == domains).astype(float)
-    _, gradient = likelihood.negative_density(logarithms, squares, same)
-    numerical = approx_fprime(logarithms, lambda z: likelihood.negative_density(z, squares, same)[0], 1e-6)
+    pairs = Pairs.of(likelihood.rows, domains)
+    _, gradient = likelihood.negative_density(logarithms, pairs)
+    numerical = approx_fprime(logarithms, lambda z: likelihood.negative_density(z, pairs)[0], 1e-6)
     np.testing.assert_allclose(gradient, numerical, rtol=1e-3, atol=1e-4)
 
 
@@ -92,7 +91,6 @@ def test_the_marginal_likelihood_is_that_of_a_normal_distribution():
     X, y, domains = rng.standard_normal((12, 2)), rng.standard_normal(12), np.repeat([0, 1, 2], 4)
     rows = InputUnits.of(X)(X)
     likelihood = MarginalLikelihood(rows, y, domains)
-    squares = ((rows.curved[:, None] - rows.curved) ** 2).reshape(-1, 2)
     same = (domains[:, None] == domains).astype(float)
 
     def explicit(logarithms):
@@ -105,7 +103,7 @@ def test_the_marginal_likelihood_is_that_of_a_normal_distribution():
 
     mean, spread = likelihood.prior()
     for logarithms in (mean, mean + 0.5 * spread):
-        value, _ = likelihood.negative_density(logarithms, squares, same)
+        value, _ = likelihood.negative_density(logarithms, Pairs.of(rows, domains))
         assert value == pytest.approx(explicit(logarithms), rel=1e-9)
 
 

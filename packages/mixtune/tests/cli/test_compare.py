@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import shlex
 
 import numpy as np
 import pytest
 
 from cli.command_line import SITES, as_json, refused, run, sites, write_rows
-from mixtune.report.wording import METHOD_NAMES, percent
+from mixtune.report.wording import METHOD_NAMES
 
-METHODS = ["mixtune", "own rows alone", "pooled", "mean of local models", "boosting", "mean"]
+METHODS = ["mixtune", "own rows alone", "pooled", "boosting", "mean"]
+ONCE = ("--repeats", "1")
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def data(tmp_path):
 
 def test_table_and_file(tmp_path, data):
     out = tmp_path / "results.csv"
-    done = run("compare", data, *SITES, "--folds", "3", "--out", out)
+    done = run("compare", data, *SITES, "--folds", "3", *ONCE, "--out", out)
     assert done.code == 0, done.err
     assert done.err == ""
     for words in (*METHOD_NAMES.values(), "RMSE", "MAE", "R²", "Nested cross-validation", 'unseen rows of "berlin"'):
@@ -40,7 +42,9 @@ def test_json(data):
     assert ours["ratio_low"] < ours["ratio"] < ours["ratio_high"]
     # Half of the other rows say the opposite, so pooling them all must do harm that mixtune avoids.
     assert ours["error"] < joint["error"]
-    assert "better than own rows alone" in facts["verdict"] or "worse than own rows alone" in facts["verdict"]
+    assert "than with own rows alone" in facts["verdict"]
+    reduction, low, high = alone["reduction"]
+    assert low < reduction < high
     # The folds follow from the content of the rows, not from their order.
     header, *lines = data.read_text().splitlines()
     data.write_text("\n".join([header, *reversed(lines)]))
@@ -55,44 +59,70 @@ def test_json(data):
     assert facts == again
 
 
-def test_the_others_take_the_columns_as_they_are(data):
-    made, linear = (as_json("compare", data, *SITES, *more)["methods"] for more in ((), ("--linear",)))
-    for one, other in zip(made[1:], linear[1:], strict=True):
-        assert (one["method"], one["error"], one["failures"]) == (other["method"], other["error"], 0)
-    assert made[0]["error"] != linear[0]["error"]
+def test_a_fit_shows_the_first_draw(data):
+    """One engine: the same methods, errors, intervals and words."""
+    fit = as_json("fit", data, *SITES)
+    compared = as_json("compare", data, *SITES, *ONCE)
+    for one, other in zip(fit["comparison"], compared["methods"], strict=True):
+        assert one["method"] == other["method"]
+        assert (one["error"], one["rmse"], one["mae"]) == pytest.approx((other["error"], other["rmse"], other["mae"]))
+        if other["reduction"] is not None:
+            assert 1 - one["ratio"] == pytest.approx(other["reduction"][0])
+    assert fit["recommended"] == compared["recommended"]
+    assert compared["verdict"].split(" (95%")[0] in fit["verdict"]
     assert "exclude each other" in refused("compare", data, *SITES, "--linear", "--random-features", "5")
 
 
-def test_what_the_others_can_bend_is_said(data):
-    made, *same = (
-        " ".join(run("compare", data, *SITES, "--folds", "2", *more).out.split())
-        for more in ((), ("--linear",), ("--random-features", "5"))
-    )
-    assert "ridge fits are linear in the columns" in made
-    assert not any("linear in the columns" in out for out in same)
+def test_folds_are_drawn_until_the_draw_hardly_matters(data):
+    drawn = as_json("compare", data, *SITES, "--linear")["repeats"]
+    assert 3 <= drawn <= 10
+    assert as_json("compare", data, *SITES, "--linear", "--repeats", "2")["repeats"] == 2
+    once, often = (as_json("compare", data, *SITES, "--linear", "--repeats", n)["methods"][1] for n in ("1", "4"))
+    # One draw does not know what another would say.
+    assert once["reduction"] != often["reduction"]
 
 
-def test_a_method_with_a_lower_error_is_named(data, tmp_path):
-    assert as_json("compare", data, *SITES, "--folds", "3")["lower_error"] is None
-    # All sites follow one law that is linear, so that one fit to all rows cannot be beaten by much.
+def test_the_method_to_use_is_named_with_a_command_that_works(tmp_path):
+    # The sources say the opposite of each other, so that nothing can be learned from them.
     rng = np.random.default_rng(3)
-    rows = [[site, x := rng.normal(), 2 * x + rng.normal()] for site in "abc" for _ in range(12)]
-    file = write_rows(tmp_path / "same.csv", ["site", "x", "y"], rows)
-    command = ("compare", file, "--target", "y", "--domain", "site", "--focal", "a", "--folds", "3")
-    facts = as_json(*command)
-    best = min(facts["methods"], key=lambda row: row["error"])
-    ours = facts["methods"][0]
-    assert best["method"] not in ("mixtune", "own rows alone")
-    told = facts["lower_error"]
-    name = METHOD_NAMES.get(best["method"], best["method"])
-    assert told.startswith(f"The lowest error is that of {name}, {percent(1 - best['error'] / ours['error'])} below")
-    assert f"95% interval {best['ratio_low']:.2f} to {best['ratio_high']:.2f}" in told
-    assert told in " ".join(run(*command).out.split())
+    rows = []
+    for site, slope, count in (("a", 3.0, 40), ("b", -3.0, 40)):
+        rows += [[site, x := rng.normal(), slope * x + 0.3 * rng.normal()] for _ in range(count)]
+    file = write_rows(tmp_path / "two.csv", ["site", "x", "y"], rows)
+    asked = ("--target", "y", "--domain", "site", "--focal", "a")
+    facts = as_json("compare", file, *asked, *ONCE)
+    pooled = next(row for row in facts["methods"] if row["method"] == "pooled")
+    assert pooled["reduction"][1] > 0
+    # All sites follow one law, so that one fit to all rows cannot be beaten by much.
+    for method, name in (("pooled", "--method pooled"), ("own rows alone", "--method own-rows-alone")):
+        from mixtune.cli.outputs import fit_command
+
+        command = fit_command({"method": method.replace(" ", "-")}, ["compare", str(file), *asked, *ONCE, "--json"])
+        assert command.endswith(name)
+        done = run(*shlex.split(command)[1:])
+        assert done.code == 0, done.err
+        assert {"pooled": "All rows were pooled", "own rows alone": "fit to the focal rows alone"}[method] in done.out
+    refused_with = refused("fit", file, *asked, "--method", "pool")
+    assert 'method="pool" is unknown; did you mean "pooled"?' in refused_with
+
+
+def test_sources_are_left_out_by_name(data, tmp_path):
+    names = [row["name"] for row in as_json("fit", data, *SITES)["domains"]]
+    out = tmp_path / "without.mixtune"
+    less = as_json("fit", data, *SITES, "--exclude", names[1], "--out", out)
+    assert [row["name"] for row in less["domains"]] == [names[0], names[2]]
+    assert f'left out as asked for: "{names[1]}"' in less["notes"]
+    assert as_json("compare", data, *SITES, *ONCE, "--linear", "--exclude", names[1])["methods"][0]["failures"] == 0
+    told = refused("fit", data, *SITES, "--exclude", names[1].upper() + "x")
+    assert f'did you mean "{names[1]}"?' in told
+    assert f"--exclude {names[1]}" in told
+    assert "the focal domain" in refused("fit", data, *SITES, "--exclude", names[0])
 
 
 def test_more_folds_than_rows(data):
     done = run("compare", data, *SITES, "--folds", "100", "--linear")
-    assert "15 folds" in done.out
+    # Folds of one row each cannot be drawn in another way.
+    assert "15 folds." in done.out
 
 
 def test_classes(tmp_path):
@@ -101,17 +131,16 @@ def test_classes(tmp_path):
         [site, x := rng.normal(), "yes" if x + 0.9 * rng.normal() > 0 else "no"] for site in "ab" for _ in range(25)
     ]
     file = write_rows(tmp_path / "data.csv", ["site", "x", "sold"], rows)
-    facts = as_json("compare", file, "--target", "sold", "--domain", "site", "--focal", "a")
-    assert facts["error"] == "share of wrong classes"
+    facts = as_json("compare", file, "--target", "sold", "--domain", "site", "--focal", "a", *ONCE)
+    assert facts["metric"] == "log loss"
     for row in facts["methods"]:
-        assert 25 * row["error"] == pytest.approx(round(25 * row["error"]))
-        assert row["accuracy"] == pytest.approx(1 - row["error"])
-        if row["method"] != "mean":
-            assert 0 < row["error"] < 0.5
+        assert row["error"] == pytest.approx(row["log_loss"])
+        if row["method"] not in ("mean", "boosting"):
             assert row["log_loss"] < facts["methods"][-1]["log_loss"]
             assert row["auc"] > 0.6
-    done = run("compare", file, "--target", "sold", "--domain", "site", "--focal", "a")
-    assert max(map(len, done.out.splitlines())) <= 80
+    done = run("compare", file, "--target", "sold", "--domain", "site", "--focal", "a", *ONCE)
+    # A command to paste stays in one line.
+    assert max(len(line) for line in done.out.splitlines() if not line.startswith("  mixtune fit")) <= 80
     assert "accuracy" in done.out
 
 
@@ -121,13 +150,13 @@ def test_too_few_focal_rows(tmp_path):
 
 
 def test_a_method_that_fails_ends_with_1(data, monkeypatch):
-    from mixtune.estimators import JointRegressor
+    from mixtune.estimators import DomainColumnRegressor
 
     def fail(self, *_, **__):
         raise ValueError("no [luck] today")
 
-    monkeypatch.setattr(JointRegressor, "fit", fail)
-    done = run("compare", data, *SITES)
+    monkeypatch.setattr(DomainColumnRegressor, "fit", fail)
+    done = run("compare", data, *SITES, *ONCE)
     assert done.code == 1
-    assert "pooled failed in 5 fits: ValueError: no [luck] today" in " ".join(done.out.split())
+    assert "boosted trees + domain failed in 5 fits: ValueError: no [luck] today" in " ".join(done.out.split())
     assert "mixtune" in done.out

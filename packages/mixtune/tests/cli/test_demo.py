@@ -14,7 +14,7 @@ import pytest
 
 from cli.command_line import as_json, in_process, refused, run, sites, write_rows
 from mixtune.data import load_diamonds
-from mixtune.estimators import LocalRegressor
+from mixtune.estimators import RegretOptimalRegressorCV
 
 
 def test_demo_prints_a_readable_result(tmp_path):
@@ -56,7 +56,7 @@ def test_demo_as_json_repeats_and_errors_are_those_of_unseen_diamonds(tmp_path):
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(grade.n_rows)
         own, test = grade.take(order[:20]), grade.take(order[20:1020])
-        alone = LocalRegressor(ridge="loo").fit(own.X, own.y)
+        alone = RegretOptimalRegressorCV().fit(own.X, own.y)
         for errors, part in ((unseen, test), (seen, own)):
             errors.append(np.sqrt(np.mean((alone.predict(part.X) - part.y) ** 2)))
     assert np.median(seen) < clean["own rows alone"]

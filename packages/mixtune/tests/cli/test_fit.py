@@ -28,7 +28,7 @@ def test_the_whole_way_as_a_user_runs_it(tmp_path, data):
         "berlin (focal)",
         "paris",
         "moscow",
-        "mean of local models",
+        "boosted trees",
         "predict the mean",
         "MAE",
         "Next: mixtune predict",
@@ -51,9 +51,9 @@ def test_kept_model_is_the_one_that_was_fitted(tmp_path, data):
     mean = np.mean((read.domains.focal_domain.y - model.loo_predictions_) ** 2)
     assert facts["loo_rmse"] == pytest.approx(mean**0.5)
     assert [row["method"] for row in facts["comparison"]] == [
-        *("mixtune", "own rows alone", "pooled", "mean of local models", "mean")
+        *("mixtune", "own rows alone", "pooled", "boosting", "mean")
     ]
-    assert facts["comparison"][0]["rmse"] == pytest.approx(facts["loo_rmse"])
+    assert [row["error"] for row in facts["comparison"]] == [each.error for each in model.comparison_]
     assert facts["verdict"].startswith(("Transfer ", "12 focal rows cannot tell "))
     assert facts["written"] == {"model": str(tmp_path / "model.mixtune"), "report": None}
 
@@ -225,17 +225,15 @@ def test_semicolons_decimal_commas_and_missing_values(tmp_path):
 def test_one_focal_row_has_no_spread(tmp_path):
     data = sites(tmp_path / "data.csv", rows=(1, 40, 40))
     facts = as_json("fit", data, *SITES)
-    assert {each["standard_error"] for each in facts["comparison"]} == {None}
-    assert {each["ratio_high"] for each in facts["comparison"]} == {None}
-    # The model itself has no left-out error here, so that there is nothing to relate others to.
-    assert {each["ratio"] for each in facts["comparison"]} == {None}
-    assert "too few focal rows" in facts["evidence"]
+    assert facts["comparison"] == []
+    assert facts["transfer_gain"] is None
+    assert "Add focal rows before you rely on this model" in facts["next"]
 
 
 def test_columns_are_those_of_the_table(data):
     out = run("fit", data, *SITES).out
     assert 'Predicts "y" for "berlin" from 2 columns;' in out
-    assert "On the 12 focal rows, each predicted by a fit without it" in out
+    assert 'Errors on 12 unseen rows of "berlin"' in out
 
 
 def test_a_domain_column_in_several_files_takes_a_stream(tmp_path, data):
@@ -260,7 +258,8 @@ def test_classes(tmp_path):
     assert (facts["loo_right"], facts["loo_rows"]) == (right, 25)
     done = run(*arguments)
     assert "of the class scores" in done.out
-    assert f"Classes: {right} of 25 focal rows are classified correctly when left out." in done.out
+    assert "log loss" in done.out
+    assert facts["metric"] == "log loss"
 
 
 def test_names_cannot_act_on_the_terminal(tmp_path):
@@ -293,3 +292,18 @@ def test_help_has_examples_and_exit_codes(command):
     assert done.code == 0
     assert f"mixtune {command}" in done.out.split("Examples:")[1]
     assert "Exit code 0" in done.out
+
+
+def test_problems_stand_before_the_gain(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = []
+    for site, count in (("a", 4), ("b", 40), ("c", 40)):
+        rows += [[site, f"case-{site}{k}", x := rng.normal(), 2 * x + rng.normal()] for k in range(count)]
+    file = write_rows(tmp_path / "data.csv", ["site", "case", "x", "y"], rows)
+    asked = ("fit", file, "--target", "y", "--domain", "site", "--focal", "a")
+    findings = as_json(*asked)["findings"]
+    assert '"case"' in findings[0]
+    assert findings[1].startswith("only 4 focal rows")
+    printed = " ".join(run(*asked).out.split())
+    assert printed.index("Look at this first") < printed.index("only 4 focal rows") < printed.index("Predicts")
+    assert printed.index("only 4 focal rows") < printed.index("helps")

@@ -80,7 +80,7 @@ def test_to_files(folder, tmp_path):
     assert table["prediction"] == [float(row["prediction"]) for row in rows]
     assert "exists" in refused(*predict, tmp_path / "out.csv")
     assert run(*predict, tmp_path / "out.csv", "--force").code == 0
-    assert "must end in" in refused(*predict, tmp_path / "out.xlsx")
+    assert "must end in" in refused(*predict, tmp_path / "out.ods")
     assert "is a folder; give the name of a file in it" in refused(*predict, tmp_path)
 
 
@@ -117,7 +117,9 @@ def test_formulas_are_copied_unless_told_otherwise(folder, tmp_path):
     marked = rows_of(shown)
     assert [row.pop("'=note") for row in marked] == [*(f"'{text}" for text in formulas), *harmless]
     assert marked == [{name: row[name] for name in ("colour", "size", "prediction")} for row in copied]
-    assert "Parquet has no formulas" in refused(*predict, "--safe-cells", "--out", tmp_path / "out.parquet")
+    assert "text in Parquet and Excel files is no formula" in refused(
+        *predict, "--safe-cells", "--out", tmp_path / "out.parquet"
+    )
 
 
 def test_control_characters_are_for_no_terminal_and_no_spreadsheet(folder, tmp_path):
@@ -222,3 +224,22 @@ def test_a_reader_that_stops_early_sees_no_traceback(folder, tmp_path):
     process.stderr.close()
     process.wait(timeout=60)
     assert errors == ""
+
+
+def test_excel_out(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    data = sites(tmp_path / "data.csv", rows=(12, 30, 30))
+    run("fit", data, *SITES, "--linear", "--out", tmp_path / "model.mixtune")
+    header, *lines = data.read_text().splitlines()
+    new = tmp_path / "new.csv"
+    new.write_text("\n".join([f"{header},remark", *(f"{line},=1+1" for line in lines[:3])]))
+    out = tmp_path / "out.xlsx"
+    done = run("predict", tmp_path / "model.mixtune", new, "--out", out)
+    assert done.code == 0, done.err
+    first, *rows = openpyxl.load_workbook(out).active.iter_rows()
+    names = [cell.value for cell in first]
+    assert "prediction" in names
+    cells = dict(zip(names, rows[0]))
+    assert isinstance(cells["prediction"].value, float)
+    # Text that begins like a formula stays text.
+    assert (cells["remark"].value, cells["remark"].data_type) == ("=1+1", "s")

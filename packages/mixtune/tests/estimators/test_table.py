@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import mixtune
 from cli.command_line import as_json
 from extras import extra
-from mixtune import RegretOptimalRegressorCV, TableModel, column_effects, fit_table
+from mixtune import RegretOptimalRegressorCV, Sources, TableModel, column_effects, fit_table
 from mixtune.data import read_training
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import SklearnFeatures
@@ -189,3 +189,54 @@ def test_real_tables_are_read_as_they_come(tmp_path, package, name, target, doma
     rows = frame[target].notna() & frame[domain].notna()
     assert sum(each.n_rows for each in read.domains) == rows.sum()
     assert all(np.isfinite(each.X).all() for each in read.domains)
+
+
+def test_predictions_have_the_index_of_the_frame():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"site": ["a"] * 12 + ["b"] * 30, "x": rng.standard_normal(42)}, index=range(100, 142))
+    frame["y"] = 2 * frame["x"] + rng.standard_normal(42)
+    model = fit_table(frame, target="y", domain="site", focal="a")
+    assert model.about["rows"] == {"a": 12, "b": 30}
+    assert (model.about["target"], model.about["focal"], model.about["columns"]) == ("y", "a", ["x"])
+    new = frame.loc[[105, 101]]
+    found = model.predict(new)
+    assert (found.name, found.index.tolist()) == ("y", [105, 101])
+    assert isinstance(model.predict(new.to_dict("list")), np.ndarray)
+    lower, upper = model.predict_interval(new)
+    assert ((lower < found) & (found < upper)).all()
+    frame["y"] = np.where(frame["y"] > 0, "up", "down")
+    shares = fit_table(frame, target="y", domain="site", focal="a").predict_proba(new)
+    assert (list(shares.columns), shares.index.tolist()) == (["down", "up"], [105, 101])
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("method", ["own rows alone", "pooled"])
+def test_the_methods_of_the_comparison_can_be_fitted(method, tmp_path):
+    rng = np.random.default_rng(0)
+    table = {"site": ["a"] * 12 + ["b"] * 30, "x": rng.standard_normal(42)}
+    table["y"] = 2 * table["x"] + rng.standard_normal(42)
+    asked = {"target": "y", "domain": "site", "focal": "a"}
+    model = fit_table(table, **asked, method=method)
+    kept = slice(0, 12 if method == "own rows alone" else 42)
+    alone = RegretOptimalRegressorCV(focal_name="a").fit(table["x"][kept][:, None], table["y"][kept])
+    np.testing.assert_allclose(model.predict({"x": [0.5]}), alone.predict([[0.5]]))
+    again = TableModel.load(model.save(tmp_path / "model.mixtune"))
+    assert again.method == method
+    with pytest.raises(ParameterError, match='did you mean "pooled"'):
+        fit_table(table, **asked, method="pool")
+
+
+def test_sources_are_excluded_by_name():
+    table = {"site": ["a", "b", "c"] * 10, "x": np.sin(np.arange(30.0)), "y": np.arange(30.0) % 7}
+    asked = {"target": "y", "domain": "site", "focal": "a"}
+    model = fit_table(table, **asked, exclude=["c"])
+    assert model.about["rows"] == {"a": 10, "b": 10}
+    assert 'left out as asked for: "c"' in model.notes
+    with pytest.raises(ParameterError, match='exclude names "d", which is not a domain'):
+        fit_table(table, **asked, exclude="d")
+    with pytest.raises(ParameterError, match="the focal domain"):
+        fit_table(table, **asked, exclude=["a"])
+    sources = Sources({"b": ([[1.0]], [1.0]), "c": ([[3.0]], [1.5])})
+    assert [name for name, _ in sources.without("c").items()] == ["b"]
+    with pytest.raises(ParameterError, match='no source "d"'):
+        sources.without("d")

@@ -7,7 +7,13 @@ import sklearn
 from extras import extra
 from mixtune import RegretOptimalClassifierCV, RegretOptimalRegressor, RegretOptimalRegressorCV, fit_table, load
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators import JointRegressor, TableModel
+from mixtune.estimators import (
+    JointRegressor,
+    LocalRegressor,
+    MultiDomainClassifier,
+    MultiDomainRegressor,
+    TableModel,
+)
 from mixtune.report.displays import WeightsDisplay
 
 matplotlib = extra("matplotlib")
@@ -95,7 +101,7 @@ def test_summary(model, rows, tmp_path):
     loaded = load(model.save(tmp_path / "model.mixtune"))
     assert loaded.summary()["weight"].tolist() == found["weight"].tolist()
     assert model.summary("columns")["column"].tolist() == ["age", "size"]
-    with pytest.raises(ParameterError, match='choose "domains" or "columns"'):
+    with pytest.raises(ParameterError, match='choose "domains", "methods" or "columns"'):
         model.summary("rows")
     frame = model.weights_.to_frame()
     assert dict(zip(frame["domain"], frame["weight"])) == model.weights_.as_dict()
@@ -147,5 +153,23 @@ def test_what_cannot_be_drawn(rows):
 
 
 def test_a_model_of_tables_keeps_its_fields(table_model):
-    assert list(TableModel.__dataclass_fields__) == ["estimator", "encoder", "notes", "about", "transformer"]
+    fields = ["estimator", "encoder", "notes", "about", "transformer", "method"]
+    assert list(TableModel.__dataclass_fields__) == fields
     assert table_model.summary()["domain"].tolist()[0] == "here"
+
+
+def test_models_of_every_domain_and_baselines_have_the_same_views(rows, tmp_path):
+    X, y, sources = rows
+    parts = {"focal": (X, y), **sources}
+    inputs, targets = (np.concatenate([np.asarray(part[place]) for part in parts.values()]) for place in (0, 1))
+    labels = np.repeat(list(parts), [len(part[1]) for part in parts.values()])
+    for kind, given in ((MultiDomainRegressor, targets), (MultiDomainClassifier, targets > np.median(targets))):
+        every = kind(None).fit(inputs, given, domain=labels)
+        page = every.report(tmp_path / "every.html").read_text(encoding="utf-8")
+        assert "What was predicted" in page
+        assert "Learning together" in every._repr_mimebundle_()["text/html"]
+        assert sorted(every.summary()["domain"]) == sorted(parts)
+    baseline = LocalRegressor().fit(np.asarray(X), y, sources=sources)
+    assert baseline.summary()["domain"].tolist()[0] == "focal"
+    assert "A LocalRegressor is compared with nothing" in baseline._repr_mimebundle_()["text/html"]
+    assert "What to do" in baseline.report(tmp_path / "local.html").read_text(encoding="utf-8")

@@ -21,12 +21,11 @@ from mixtune.choice._compare import (
     TransferGain,
     compare,
     joint_left_out,
-    mean_left_out,
     transfer_gain,
 )
 from mixtune.choice._every_domain import choose_every
 from mixtune.choice._families import Prior
-from mixtune.choice._kernel_evidence import Deviation, DeviationLikelihood, MarginalLikelihood
+from mixtune.choice._kernel_evidence import Deviation, DeviationLikelihood, MarginalLikelihood, Pairs
 from mixtune.choice._local_spread import LocalSpread, SpreadColumns, learn_local_spread
 from mixtune.choice._maps import FeatureBlock, MapAverage, choose_maps, scattered
 from mixtune.choice._model_averaging import SummedTask, ValidationTask
@@ -67,6 +66,7 @@ __all__ += [
     "Deviation",
     "DeviationLikelihood",
     "MarginalLikelihood",
+    "Pairs",
     "Process",
     "ProcessFamily",
     "SharedEvidence",
@@ -80,7 +80,7 @@ __all__ += [
     "taught_inputs",
 ]
 __all__ += ["LocalSpread", "SpreadColumns", "learn_local_spread"]
-__all__ += ["loo_ridge", "mean_left_out", "rank_of"]
+__all__ += ["loo_ridge", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "target_scale"]
 __all__ += ["transfer_gain", "tree_threads"]
 # Sources whose rows are elsewhere.

@@ -185,14 +185,3 @@ def joint_left_out(focal: Sample, pooled: System) -> Floats:
     ridges = SETTINGS.joint_ridges * joint.mean_eigenvalue
     left_out = joint.ridge_left_out(ridges)
     return left_out[best_ridge(ridges, joint.error(left_out))]
-
-
-def mean_left_out(y: Floats, focal_left_out: Floats, others: Floats, count: int) -> Floats:
-    """Left-out residuals of the mean of all local models.
-
-    ``others`` are the predictions (n,) of the ``count`` sources' models, added up; of the focal model, residuals of
-    left-out rows are known.
-    """
-    usable = np.isfinite(focal_left_out)
-    alone = np.where(usable, y - focal_left_out, 0.0)
-    return np.where(usable, y - (others + alone) / (count + 1), np.inf)

@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from mixtune.arrays import Floats, Integers
-from mixtune.features import Coordinates, DomainKernel, matern, matern_slope, squared_exponential
+from mixtune.features import Coordinates, DomainKernel, matern_and_slope, squared_exponential
 
 #: Steps of L-BFGS; twice as many change errors by less than half a percent.
 STEPS = 40
@@ -31,6 +31,38 @@ SLOPE_SPREAD, SPREADS = 1.5, (1.5, 1.5, 1.5, 1.5, 1.5, 3.0)
 LARGEST_DEVIATION = 4.0
 #: Smallest noise, so that rows which repeat have a covariance that can be factorised.
 SMALLEST_NOISE = 1e-7
+
+
+class Pairs(NamedTuple):
+    """Pairs of rows (m,), each once and with itself; matrices are symmetric, and half of their elements are enough.
+
+    ``first`` and ``second`` are the places of the rows, ``diagonal`` those of the pairs of a row with itself, and
+    ``own`` those of pairs within a domain. ``squares`` and ``products`` (p, m) are squared differences of inputs, and
+    products of inputs in the units of straight lines over their number; ``own_squares`` and ``own_products`` are those
+    within domains.
+    """
+
+    first: Integers
+    second: Integers
+    diagonal: Integers
+    own: Integers
+    squares: Floats
+    products: Floats
+    own_squares: Floats
+    own_products: Floats
+
+    @classmethod
+    def of(cls, rows: Coordinates, domains: Integers) -> Pairs:
+        """All pairs of rows in their ``domains`` (n,)."""
+        first, second = np.tril_indices(len(domains))
+        own = np.flatnonzero(domains[first] == domains[second])
+        # One input after the other, so that sums over inputs and over pairs run along the memory.
+        curved, linear = np.ascontiguousarray(rows.curved.T), np.ascontiguousarray(rows.linear.T)
+        squares = (curved[:, first] - curved[:, second]) ** 2
+        products = linear[:, first] * linear[:, second] / len(linear)
+        return cls(
+            first, second, np.flatnonzero(first == second), own, squares, products, squares[:, own], products[:, own]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +96,10 @@ class MarginalLikelihood:
         """The kernel of the largest density."""
         mean, spread = self.prior()
         reach = LARGEST_DEVIATION * spread
-        squares = (self.rows.curved[:, None, :] - self.rows.curved[None, :, :]) ** 2
-        flat = squares.reshape(-1, squares.shape[2])
-        same = (self.domains[:, None] == self.domains).astype(np.float64)
         best = minimize(
             self.negative_density,
             mean,
-            args=(flat, same),
+            args=(Pairs.of(self.rows, self.domains),),
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(mean - reach, mean + reach)),
@@ -78,50 +107,41 @@ class MarginalLikelihood:
         )
         return self.kernel(best.x)
 
-    def negative_density(self, logarithms: Floats, squares: Floats, same: Floats) -> tuple[float, Floats]:
-        """The negative log density, up to a constant, and its gradient.
-
-        ``squares`` (n^2, p) are squared differences of inputs, and ``same`` (n, n) is 1 within a domain.
-        """
+    def negative_density(self, logarithms: Floats, pairs: Pairs) -> tuple[float, Floats]:
+        """The negative log density, up to a constant, and its gradient, from the pairs of the rows."""
         mean, spread = self.prior()
-        kernel, linear, count = self.kernel(logarithms), self.rows.linear, len(self.targets)
-        width = kernel.width
+        kernel, count = self.kernel(logarithms), len(self.targets)
         inverse, own_inverse = kernel.lengths**-2.0, kernel.own_lengths**-2.0
-        distances = (squares @ inverse).reshape(count, count)
-        curve, curve_slope = matern(distances), matern_slope(distances)
-        own_curve = same * squared_exponential((squares @ own_inverse).reshape(count, count))
-        lines = linear @ linear.T / width
-        own_lines = (linear * kernel.own_slopes) @ linear.T / width
-        covariance = (
-            kernel.shared_curve * curve
-            + kernel.shared_slopes * lines
-            + kernel.shared_level
-            + kernel.own_curve * own_curve
-            + same * (own_lines + kernel.own_level)
-        )
-        covariance[np.diag_indices(count)] += kernel.noise + SMALLEST_NOISE
-        root, failed = lapack.dpotrf(covariance, lower=True, clean=True)
+        curve, curve_slope = matern_and_slope(inverse @ pairs.squares)
+        lines = pairs.products.sum(axis=0)
+        own_curve = squared_exponential(own_inverse @ pairs.own_squares)
+        values = kernel.shared_curve * curve + kernel.shared_slopes * lines + kernel.shared_level
+        values[pairs.own] += kernel.own_curve * own_curve + kernel.own_slopes @ pairs.own_products + kernel.own_level
+        values[pairs.diagonal] += kernel.noise + SMALLEST_NOISE
+        covariance = np.zeros((count, count), order="F")
+        covariance[pairs.first, pairs.second] = values
+        root, failed = lapack.dpotrf(covariance, lower=True, clean=False, overwrite_a=True)
         if failed:
             return np.inf, np.zeros_like(logarithms)
-        precision = lapack.dpotri(root, lower=True)[0]
-        precision = np.tril(precision) + np.tril(precision, -1).T
-        solved = precision @ self.targets
+        solved = lapack.dpotrs(root, self.targets, lower=True)[0]
         density = 0.5 * float(self.targets @ solved) + float(np.log(np.diagonal(root)).sum())
-        # The derivative by the covariance, of the log likelihood.
-        slope = 0.5 * (np.outer(solved, solved) - precision)
-        own_slope = slope * same
+        precision = lapack.dpotri(root, lower=True, overwrite_c=True)[0]
+        # The derivative by the covariance, of the log likelihood; a pair of two rows is there twice.
+        slope = solved[pairs.first] * solved[pairs.second] - precision[pairs.first, pairs.second]
+        slope[pairs.diagonal] *= 0.5
+        own_slope = slope[pairs.own]
         gradient = np.concatenate(
             [
-                -2.0 * kernel.shared_curve * inverse * ((slope * curve_slope).ravel() @ squares),
-                kernel.own_curve * own_inverse * ((slope * own_curve).ravel() @ squares),
-                kernel.own_slopes * np.sum((own_slope @ linear) * linear, axis=0) / width,
+                -2.0 * kernel.shared_curve * inverse * (pairs.squares @ (slope * curve_slope)),
+                kernel.own_curve * own_inverse * (pairs.own_squares @ (own_slope * own_curve)),
+                kernel.own_slopes * (pairs.own_products @ own_slope),
                 [
-                    kernel.shared_curve * float(np.sum(slope * curve)),
-                    kernel.shared_slopes * float(np.sum(slope * lines)),
+                    kernel.shared_curve * float(slope @ curve),
+                    kernel.shared_slopes * float(slope @ lines),
                     kernel.shared_level * float(slope.sum()),
-                    kernel.own_curve * float(np.sum(slope * own_curve)),
+                    kernel.own_curve * float(own_slope @ own_curve),
                     kernel.own_level * float(own_slope.sum()),
-                    kernel.noise * float(np.trace(slope)),
+                    kernel.noise * float(slope[pairs.diagonal].sum()),
                 ],
             ]
         )

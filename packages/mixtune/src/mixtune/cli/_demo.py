@@ -125,7 +125,7 @@ def _case(grades: Any, rows: int, seed: int, *, misleading: bool) -> tuple[Any, 
 def _models(train: Any, seed: int) -> dict[str, Any]:
     from mixtune.estimators import DomainColumnRegressor, new_model, rivals
 
-    models = rivals(new_model(train, classes=False, seed=seed), focal=train.focal)
+    models = rivals(new_model(train, classes=False, seed=seed))
     found = {name: models[name] for name in ("own rows alone", "pooled")}
     found |= {kind: DomainColumnRegressor(kind, seed) for kind in ("ridge", "boosting")}
     return {**found, "mixtune": models["mixtune"]}

@@ -14,8 +14,10 @@ import typer
 
 from mixtune._messages import Note, counted
 from mixtune.arrays import one_thread_if_small, torch_device
+from mixtune.choice import MIXTUNE, POOLED
 from mixtune.cli import inputs as reading
 from mixtune.cli import outputs
+from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
     from mixtune.data import TrainingTables
@@ -44,6 +46,7 @@ def fit(
     text_model: Annotated[Path | None, reading.reading_option(help=_TEXT_MODEL_HELP)] = None,
     images: Annotated[reading.Columns, reading.columns_option(_IMAGES_HELP)] = None,
     image_model: Annotated[Path | None, reading.reading_option(help=_IMAGE_MODEL_HELP)] = None,
+    method: reading.Method = MIXTUNE,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
@@ -98,22 +101,28 @@ def fit(
     mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
     from mixtune.data import read_training
+    from mixtune.estimators import method_named
 
+    method = method_named(method)
     torch_device(device)
     reading.check_engine(engine, scheduler)
     reading.check_features(linear=linear, random_width=random_width)
     if table.every:
         refused = {"--focal": table.focal, "--random-features": random_width, "--device": device != "cpu"}
+        refused["--method"] = method != MIXTUNE
         reading.check_every(table.domain, refused)
     large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
     whole = not stream and engine != "dask"
     if whole:
         reading.check_whole(files, table.domain, **large)
+    elif method == POOLED:
+        raise ParameterError("--method pooled needs all rows in memory; leave --stream and --engine out")
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
     begin = time.perf_counter()
     embedded = {"text": text, "text_model": text_model, "images": images, "image_model": image_model}
     options = table.reader_options() | {name: value for name, value in embedded.items() if value}
-    settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
+    settings: dict[str, Any] = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
+    settings |= {"method": method} if method != MIXTUNE else {}
     streamed = sources = None
     if not whole:  # a stream has its own progress bar, which counts rows
         where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler, "every": table.every}
@@ -126,7 +135,13 @@ def fit(
         if table.every:
             made = EveryFit(read, sources, linear=linear, seed=seed)
         else:
-            how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
+            how: dict[str, Any] = {
+                "linear": linear,
+                "random_width": random_width,
+                "seed": seed,
+                "device": device,
+                "method": method,
+            }
             shown = {"explain": report is not None, "distances": as_json or report is not None}
             made = FocalFit(read, shown, sources, **how)
         if out is not None:
@@ -166,15 +181,19 @@ class FocalFit:
 
     word = "model"
 
-    def __init__(self, read: TrainingTables, shown: dict[str, bool], streamed: Any = None, **how: Any) -> None:
+    def __init__(
+        self, read: TrainingTables, shown: dict[str, bool], streamed: Any = None, *, method: str = MIXTUNE, **how: Any
+    ) -> None:
         from mixtune.data import findings_first, findings_of
-        from mixtune.estimators import new_model, take_findings, training_rows
+        from mixtune.estimators import new_model, rows_of_method, take_findings, training_rows
         from mixtune.report.facts import read_facts
         from mixtune.report.verdict import give_verdict
 
         self.read, self.target = read, read.encoder.target
         X, y, sources = training_rows(read)
         sources = sources if streamed is None else streamed
+        X, y, _, sources = rows_of_method(method, X, y, None, sources)
+        self.method = method
         self.model = new_model(read.domains, classes=self.target.classes is not None, **how)
         about: dict[str, Any] = {"target": self.target.name, "columns": read.encoder, **shown}
         with one_thread_if_small(each.X for each in read.domains):
@@ -188,7 +207,7 @@ class FocalFit:
         self.findings = tuple(map(outputs.as_typed, findings_of(notes)))
         self.codes = [getattr(note, "code", "") for note in notes]
         self.notes = tuple(map(outputs.as_typed, notes))
-        self.facts: Facts = replace(facts, notes=self.notes, findings=self.findings)
+        self.facts: Facts = replace(facts, notes=self.notes, findings=self.findings, method=method)
         self.verdict: Verdict = give_verdict(self.facts)
         #: What is known about the rows of the fit: here effects of columns, and more once the model is saved.
         self.described = {} if facts.columns is None else facts.columns.effects.to_json()
@@ -199,19 +218,26 @@ class FocalFit:
 
         effects = None if self.facts.columns is None else self.facts.columns.effects
         self.described = describe_rows(self.model, self.read.encoder, effects)
-        return {**self.described, "verdict": self.verdict.sentence}
+        return {**self.described, "verdict": self.verdict.sentence, "method": self.method}
 
     def page(self, settings: dict[str, Any], files: list[Path]) -> str:
         from mixtune.report import page_html
 
         title = f"{self.target.name} of {self.read.domains.focal}"
-        return page_html(self.facts, title=title, settings=settings, **outputs.made_now(files))
+        words = outputs.private_words()
+        advice = outputs.fit_command(self.verdict.settings, words)
+        return page_html(self.facts, title=title, settings=settings, advice=advice, **outputs.made_now(files))
 
     def document(self) -> dict[str, Any]:
         classes, verdict = self.facts.classes, self.verdict
         about: dict[str, Any] = {"target": self.target.name, "classes": self.target.classes}
         about |= {"focal": self.read.domains.focal, "findings": self.findings}
-        said = {"verdict": verdict.sentence, "evidence": "".join(verdict.evidence[:1]), "next": verdict.advice}
+        said: dict[str, Any] = {
+            "verdict": verdict.sentence,
+            "evidence": "".join(verdict.evidence[:1]),
+            "next": verdict.advice,
+        }
+        said |= {"recommended": verdict.method or None, "command": outputs.fit_command(verdict.settings) or None}
         right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
         effects = {name: value for name, value in self.described.items() if name.startswith("effects")}
         known = outputs.facts_document(self.facts)
@@ -224,16 +250,13 @@ class FocalFit:
         columns, inputs = len(encoder.columns), len(encoder.names)
         made = f" ({counted((inputs, 'input'))})" if inputs != columns else ""
         outputs.show_lines(console, "Look at this first", self.findings)
-        console.print(f"[bold]{outputs.safe(self.verdict.sentence)}[/]\n")
-        for text in (*self.verdict.evidence[:1], f"What to do next: {self.verdict.advice}"):
-            console.print(f"{outputs.safe(text)}\n")
+        outputs.show_verdict(console, self.verdict, outputs.fit_command(self.verdict.settings))
         rows = f"{counted((facts.focal.rows, 'focal row'))}, {counted((total, 'row'))} in all"
+        if self.method == POOLED:
+            rows = f"{counted((total, 'row'))}, all of them pooled"
         what = f'"{outputs.safe(self.target.name)}" for "{outputs.safe(self.read.domains.focal)}"'
         console.print(f"Predicts {what} from {counted((columns, 'column'))}{made}; {rows}.\n")
         outputs.show_model(console, facts, classes=self.target.classes is not None)
-        if facts.classes is not None:
-            right = f"{facts.classes.right:,} of {facts.classes.rows:,}"
-            console.print(f"Classes: {right} focal rows are classified correctly when left out.\n")
 
 
 class EveryFit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import re
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import typer
 
 from mixtune._messages import Note, quoted
+from mixtune.checks import require_extra
 from mixtune.cli import inputs as reading
 from mixtune.cli.outputs import check_outputs, output, print_json, progress_bar, show_lines, write_file
 from mixtune.errors import DataError, ParameterError
@@ -23,7 +25,7 @@ from mixtune.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from mixtune.estimators import ReadRows, TableModel
 
-_PARQUET = (".parquet", ".pq")
+_PARQUET, _EXCEL = (".parquet", ".pq"), ".xlsx"
 #: A cell that begins so is a formula to spreadsheets (the last four are the wide forms of the first four) ...
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 #: ... unless it is a number.
@@ -33,7 +35,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 _FILE_HELP = "A table with the input columns, or - for standard input."
-_OUT_HELP = "Write to this .csv, .tsv or .parquet file; by default to the terminal."
+_OUT_HELP = "Write to this .csv, .tsv, .xlsx or .parquet file; by default to the terminal."
 _INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
 _SAFE_HELP = (
     "Put an apostrophe before text that a spreadsheet would run as a formula, and leave control characters out."
@@ -84,11 +86,14 @@ def predict(
     form: dict[str, Any] = csv_options.csv_format()
     # Wrong options are refused before any work.
     CsvFormat(form["encoding"] or "utf-8", form["separator"], form["decimal"] or ".")
-    check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", *_PARQUET))
-    typed = out is not None and out.name.lower().endswith(_PARQUET)
+    check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", _EXCEL, *_PARQUET))
+    typed = out is not None and out.name.lower().endswith((_EXCEL, *_PARQUET))
+    excel = out is not None and out.name.lower().endswith(_EXCEL)
+    if excel:
+        require_extra("openpyxl", "excel", "writing Excel files")
     safe_cells |= neutralise_formulas
     if typed and safe_cells:
-        raise ParameterError("--safe-cells is for CSV; Parquet has no formulas, leave it out")
+        raise ParameterError("--safe-cells is for CSV; text in Parquet and Excel files is no formula, leave it out")
     if interval is not None and not 0 < interval < 1:
         raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
     with progress_bar(2) as step:
@@ -111,7 +116,7 @@ def predict(
             columns["outside"] = [", ".join(names[row].tolist()) for row in rows.outside]
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
-    # Parquet has types, so there the cells are numbers again where they are numbers.
+    # Parquet and Excel have types, so there the cells are numbers again where they are numbers.
     table = read_file(new, text=encoder.text_columns, expected=encoder.inputs, **form).table if typed else read.table
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
@@ -121,7 +126,9 @@ def predict(
         between = "\t"
     cells = _Cells(found.decimal, safe=safe_cells, shown=out is None and sys.stdout.isatty())
     lines = _csv_lines(table, between, cells)
-    if out is not None and typed:
+    if out is not None and excel:
+        write_file(out, _excel_content(table))
+    elif out is not None and typed:
         pa.parquet.write_table(table, content := io.BytesIO())
         write_file(out, content.getvalue())
     elif out is not None:
@@ -178,6 +185,30 @@ def _columns(model: Any, rows: ReadRows, *, interval: float | None, std: bool, p
                 f"{int(np.argmin(finite)) + 1}); its inputs are too large"
             )
     return {name: values.tolist() for name, values in columns.items()}
+
+
+def _excel_content(table: Any) -> bytes:
+    """An Excel file with one sheet; text that begins like a formula stays text."""
+    from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
+
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("predictions")
+
+    def cell(value: Any) -> Any:
+        if value is None or isinstance(value, int | float | datetime.date | datetime.time):
+            # Excel has no time zones.
+            return value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value
+        made = WriteOnlyCell(sheet, _CONTROL.sub("", str(value)))
+        made.data_type = "s"
+        return made
+
+    sheet.append([cell(name) for name in table.column_names])
+    for batch in table.to_batches(max_chunksize=10_000):
+        for row in zip(*(column.to_pylist() for column in batch.columns)):
+            sheet.append([cell(value) for value in row])
+    book.save(content := io.BytesIO())
+    return content.getvalue()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from mixtune._messages import setting
+from mixtune._messages import nearest, setting
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE
 #: The defaults of the library, written out so that its package is imported only where it is needed.
 LIMIT = "512 MB"
 ROWS = 2000
+
+_METHOD_HELP = (
+    "mixtune, or what it is compared with: own-rows-alone fits the same model to the focal rows only, pooled to all "
+    "rows as if they were of one domain."
+)
+Method: TypeAlias = Annotated[str, typer.Option(metavar="mixtune|own-rows-alone|pooled", help=_METHOD_HELP)]
 
 #: Options of a panel of their own in the help.
 reading_option = partial(typer.Option, rich_help_panel="How the files are read")
@@ -105,6 +111,7 @@ class TableOptions(CsvOptions):
     domain: Annotated[str | None, typer.Option(help="The column that names the domain of each row.")] = None
     focal: Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")] = None
     every: Annotated[bool, typer.Option("--all", help="Fit a model for every domain of --domain.")] = False
+    exclude: Annotated[Columns, columns_option("Domains to leave out, such as misleading sources")] = None
     ignore: Annotated[Columns, columns_option("Columns to leave out")] = None
     keep: Annotated[Columns, columns_option("Columns to use although they look like identifiers")] = None
     categories: Annotated[Columns, columns_option("Columns whose numbers are categories")] = None
@@ -116,7 +123,7 @@ class TableOptions(CsvOptions):
     def reader_options(self) -> dict[str, Any]:
         """The options, as :func:`mixtune.data.read_training` takes them."""
         options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "every"}
-        columns = {name: tuple(options[name] or ()) for name in ("ignore", "keep", "categories")}
+        columns = {name: tuple(options[name] or ()) for name in ("exclude", "ignore", "keep", "categories")}
         return {**options, **columns, **self.csv_format()}
 
 
@@ -279,6 +286,14 @@ def read_streamed(
         focal = str(stream.chunks[0].name)
     drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
     sources = StreamedSources(paths, **drawing, **reading, **how)
+    if options["exclude"]:
+        names = [each.strip() for given in options["exclude"] for each in given.split(",")]
+        known = sorted({str(chunk.name) for chunk in stream.chunks} if options["domain"] is None else sources.samples())
+        if unknown := [name for name in names if name not in known or name == focal]:
+            raise ParameterError(
+                f'--exclude names "{unknown[0]}", which is no other domain; {nearest(unknown[0], known)}'
+            )
+        sources = sources.without(*names)
     drawn = sources.samples(whole=() if every else (focal,))
     read_as, target = tuple(NumberColumn(name) for name in columns), TargetColumn(options["target"])
     encoder = TableEncoder(read_as, target, domain=options["domain"], focal=focal, unused=options["ignore"])

@@ -32,12 +32,15 @@ from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, measure_c
 
 if TYPE_CHECKING:
     from mixtune.estimators import ColumnEffect
-    from mixtune.report.facts import DomainFact, Facts
+    from mixtune.report.facts import DomainFact, Facts, MethodFact
+    from mixtune.report.verdict import Verdict
 
 #: So many domains are shown; --json gives all.
 MOST_DOMAINS = 12
 #: So many effects of columns are shown; --json gives all.
 MOST_EFFECTS = 15
+#: Options of ``mixtune compare`` that ``mixtune fit`` does not have, or has for something else.
+_ONLY_COMPARE = ("--folds", "--repeats", "--out")
 #: So many candidates are in the JSON.
 MOST_CANDIDATES = 5
 
@@ -102,6 +105,56 @@ def show_lines(console: Console, title: str, lines: Sequence[str]) -> None:
         console.print(f"[bold]{safe(title)}[/]", grid, "", sep="\n")
 
 
+def show_verdict(console: Console, verdict: Verdict, command: str = "") -> None:
+    """The verdict, the evidence, what to do next, and the command for it."""
+    console.print(f"[bold]{safe(verdict.sentence)}[/]\n")
+    advice = f"What to do next: {verdict.advice}" if verdict.advice else ""
+    for text in filter(None, (*verdict.evidence[:1], advice)):
+        console.print(f"{safe(text)}\n")
+    if command:
+        console.print(f"  {safe(command)}\n", soft_wrap=True)
+
+
+def fit_command(settings: Mapping[str, Any], arguments: Sequence[str] | None = None) -> str:
+    """The command ``mixtune fit`` with other settings, made of what was typed; "" where nothing is to be changed.
+
+    Parameters
+    ----------
+    settings
+        By their names in Python.
+    arguments
+        What was typed after the name of the program: a fit or a comparison.
+
+    Examples
+    --------
+    >>> typed = ["compare", "a b.csv", "--target", "y", "--repeats", "5", "--out=c.csv", "--json"]
+    >>> fit_command({"method": "pooled"}, typed)
+    "mixtune fit 'a b.csv' --target y --method pooled"
+    >>> fit_command({"exclude": ["x y"]}, ["fit", "a.csv", "--target", "y", "--exclude", "b", "--out", "m.mixtune"])
+    "mixtune fit a.csv --target y --exclude b --out m.mixtune --force --exclude 'x y'"
+    """
+    from mixtune.cli._app import corrected_command
+
+    if not settings:
+        return ""
+    typed, left = ["fit"], list(sys.argv[1:] if arguments is None else arguments)[1:]
+    compared = (sys.argv[1:] if arguments is None else arguments)[:1] == ["compare"]
+    while left:
+        word = left.pop(0)
+        name = word.split("=")[0]
+        if word == "--json" or (compared and name in _ONLY_COMPARE):
+            if name in _ONLY_COMPARE and "=" not in word:
+                left.pop(0)
+            continue
+        typed.append(word)
+    if any(word.split("=")[0] in ("--out", "--report") for word in typed) and "--force" not in typed:
+        typed.append("--force")
+    # Datasets that are left out already stay so.
+    added = [f"--exclude {shlex.quote(name)}" for name in settings.get("exclude", ())]
+    chosen = {name: value for name, value in settings.items() if name != "exclude"}
+    return " ".join([corrected_command(typed, chosen) or shlex.join(["mixtune", *typed]), *added])
+
+
 def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool = True) -> None:
     """What carries the prediction and, with ``left_out``, how the model compares with simpler ones on left-out rows."""
     if facts.carried:
@@ -109,7 +162,7 @@ def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool 
     scores = " of the class scores" if classes else ""
     meanings = {
         "own error": f"Own error: RMSE{scores} on the focal rows of a fit to that domain alone (of the focal one "
-        "itself, with each row left out).",
+        "itself, on rows that the fit has not seen).",
         "without it": "Without it: what leaving that source out would do to the error of mixtune.",
     }
     cells = _domain_cells((facts.focal, *facts.sources[: MOST_DOMAINS - 1]))
@@ -128,10 +181,8 @@ def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool 
         console.print("\n" + " ".join(lines))
     console.print()
     if facts.compared and left_out and facts.sources:
-        title = "Errors, each focal row left out in turn"
-        console.print(comparison_table(title, "mixtune / it", facts.compared))
-        of = "RMSE of the class scores" if classes else "RMSE"
-        console.print(f"\nmixtune / it: {of} of mixtune relative to that method, with a 95% interval.\n")
+        title = f'Errors on {facts.focal.rows:,} unseen rows of "{facts.focal.name}"'
+        show_comparison(console, title, facts.compared, facts.metric)
 
 
 def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
@@ -147,20 +198,33 @@ def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
     return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
 
 
-def comparison_table(title: str, against: str, rows: Sequence[Any]) -> Table:
+def show_comparison(
+    console: Console, title: str, rows: Sequence[MethodFact], metric: str, *, every: bool = False
+) -> None:
+    """The table of methods, and what they are: of a focal domain, or of ``every`` one."""
+    same = "Own rows alone: the same model without the sources. Pooled: the same model, all rows as if of one domain."
+    ridges = "The others are ridge regressions: one for each domain, and one for all rows."
+    console.print(_comparison_table(title, rows))
+    console.print(
+        f"\nmixtune / it: {metric} of mixtune relative to that method, with a 95% interval; below 1 mixtune is better. "
+        f"{ridges if every else same}\n"
+    )
+
+
+def _comparison_table(title: str, rows: Sequence[MethodFact]) -> Table:
     """One row per method: what is known of its predictions, and a ratio of errors with its interval."""
     cells = {name: _typed(values) for name, values in measure_columns(rows, digits=4).items()}
-    made = table(title, "method", *cells, against, "95% interval")
+    made = table(title, "method", *cells, "mixtune / it", "95% interval")
     best = min((row.error for row in rows if row.error is not None), default=None)
     for place, row in enumerate(rows):
-        ends = [row.ratio, row.ratio_low, row.ratio_high]
+        ends: list[Any] = [row.ratio, row.ratio_low, row.ratio_high]
         ratio = interval = ""
         # Against itself there is nothing to tell.
         if all(end is not None and math.isfinite(end) for end in ends) and ends[1] != ends[2]:
             ratio, low, high = (f"{end:.2f}" if end < 100 else f"{end:.3g}" for end in ends)
             interval = f"{low} to {high}"
         shown = [column[place] for column in cells.values()]
-        if getattr(row, "failures", 0):
+        if row.error is None:
             shown[:1] = ["failed"]
         style = "bold green" if best is not None and row.error == best else ""
         made.add_row(safe(METHOD_NAMES.get(row.method, row.method)), *shown, ratio, interval, style=style)
@@ -186,8 +250,9 @@ def facts_document(facts: Facts) -> dict[str, Any]:
 
     return {
         "domains": [_domain_document(each, facts) for each in (facts.focal, *facts.sources)],
-        "comparison": [{"rmse": row.pop("error"), **row} for row in map(flat_method, facts.compared)],
-        "transfer_gain": None if facts.gain is None else picked(facts.gain, "reduction", "low", "high"),
+        "metric": facts.metric,
+        "comparison": [flat_method(each) for each in facts.compared],
+        "transfer_gain": None if facts.gain is None else dict(zip(("reduction", "low", "high"), facts.gain)),
         "loo_rmse": facts.error,
         "effective_ridge": facts.effective_ridge,
         "bound": None if facts.bound is None else {**asdict(facts.bound), "total": facts.bound.total},
@@ -285,7 +350,8 @@ def write_model(
     if (path := paths["model"]) is not None:
         model.save(path, metadata=plain({**metadata, "verdict": verdict, "rows": rows}))
     if (path := paths["report"]) is not None:
-        write_file(path, page_html(facts, title=title, settings=settings).encode())
+        # What the advice asks for is no setting of these models.
+        write_file(path, page_html(facts, title=title, settings=settings, advice="").encode())
     return {"verdict": verdict, **facts_document(facts), "written": dict(paths)}
 
 
@@ -298,22 +364,27 @@ def show_written(console: Console, written: Mapping[str, Path | None]) -> None:
 
 def made_now(files: Sequence[Path]) -> dict[str, Any]:
     """When a page is made, from which files and by which command, as the page shows it; folders stay private."""
-    words = []
-    for word in sys.argv[1:]:
-        option, mark, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
-        words.append(f"{option}{mark}{Path(value).name if os.sep in value else value}")
-    command = shlex.join(["mixtune", *words])
+    command = shlex.join(["mixtune", *private_words()])
     inputs = [path.name for path in files]
     shown = [*inputs[:5], *([f"{len(inputs) - 5} more"] if len(inputs) > 5 else [])]
     date = datetime.datetime.now().astimezone().strftime("%d %B %Y, %H:%M")
     return {"date": date, "inputs": shown, "command": command}
 
 
+def private_words() -> list[str]:
+    """What was typed after the name of the program, without folders."""
+    words = []
+    for word in sys.argv[1:]:
+        option, mark, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+        words.append(f"{option}{mark}{Path(value).name if os.sep in value else value}")
+    return words
+
+
 def flat_method(method: Any) -> dict[str, Any]:
     """A method of a comparison in one row: the measures that apply stand beside the other numbers."""
     row = asdict(method)
     measures = row.pop("measures") or {}
-    return row | {name: value for name, value in measures.items() if name != "rmse"}
+    return row | measures
 
 
 def _domain_document(domain: DomainFact, facts: Facts) -> dict[str, Any]:
@@ -381,7 +452,7 @@ def check_outputs(
         allowed, other = (".html",) if option == "--report" else endings, seen.get(path.resolve())
         checks = (
             (path.is_dir(), f"{path} is a folder; give the name of a file in it"),
-            (not path.name.lower().endswith(allowed), f"{path} must end in {' or '.join(allowed)}"),
+            (not path.name.lower().endswith(allowed), f"{path} must end in {' or '.join(allowed)}{_printing(path)}"),
             (not path.parent.is_dir(), f"there is no folder {path.parent}; make it first"),
             (other is not None, f"{path} is also {other}; give another name"),
             (path.exists() and not force, f"{path} exists; give another name, or --force to replace it"),
@@ -391,6 +462,11 @@ def check_outputs(
             if failed:
                 raise ParameterError(f"{option}: {message}")
         seen[path.resolve()] = option
+
+
+def _printing(path: Path) -> str:
+    """How a page becomes a PDF."""
+    return "; open the page in a browser and print it to get a PDF" if path.suffix.lower() == ".pdf" else ""
 
 
 @contextmanager

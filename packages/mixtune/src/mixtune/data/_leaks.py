@@ -17,8 +17,9 @@ import numpy as np
 from mixtune._messages import Note, Wording, counted, quoted, setting
 from mixtune.arrays import Booleans, Floats, Integers
 
-#: Codes of the notes of this module, and of a fit that makes one row of rows that repeat.
-FINDINGS = ("leak", "focal-in-source", "in-two-domains", "repeated-rows", "copied-rows")
+#: Codes of the notes that come before any gain, in this order: those of this module, of a fit that makes one row of
+#: rows that repeat, of columns that look like identifiers, and of too few focal rows.
+FINDINGS = ("leak", "focal-in-source", "in-two-domains", "repeated-rows", "copied-rows", "identifier", "few-rows")
 #: The least correlation of ranks, and the most that is left unexplained, where one column determines another.
 SAME_ORDER, UNEXPLAINED = 0.999, 0.002
 #: What varies by less than this part of all is rounding.
@@ -326,18 +327,19 @@ def copied_note(count: int, rows: int, name: str) -> Note:
 
 
 def findings_first(notes: Sequence[str]) -> tuple[str, ...]:
-    """The same notes, those on leaks and repeats in front.
+    """The same notes, those on problems of the rows in front: leaks, repeats, identifiers and few rows, in this order.
 
     Examples
     --------
-    >>> findings_first([Note("dates", "a"), Note("leak", "b")])
-    ('b', 'a')
+    >>> findings_first([Note("dates", "a"), Note("identifier", "b"), Note("leak", "c")])
+    ('c', 'b', 'a')
     """
-    return tuple(sorted(notes, key=lambda note: getattr(note, "code", "") not in FINDINGS))
+    order = {code: place for place, code in enumerate(FINDINGS)}
+    return tuple(sorted(notes, key=lambda note: order.get(getattr(note, "code", ""), len(order))))
 
 
 def findings_of(notes: Sequence[str]) -> tuple[str, ...]:
-    """The notes on leaks and repeats among notes.
+    """The notes on problems of the rows among notes: leaks, repeats, identifiers and few rows.
 
     Examples
     --------

@@ -87,6 +87,7 @@ def read_training(
     domain: str | None = None,
     focal: str | None = None,
     every: bool = False,
+    exclude: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -123,6 +124,8 @@ def read_training(
     every
         Whether all domains are to be predicted for. ``domain`` must be given then, and ``focal`` not; the largest
         domain comes as the focal one.
+    exclude
+        Domains to leave out, such as sources that mislead.
     ignore
         Columns to leave out.
     columns
@@ -177,6 +180,7 @@ def read_training(
     inputs, index = problems.attempt(_common_inputs, parts, roles, columns, focal, impute=impute) or ((), [])
     parts = [_with_columns(part, inputs) for part in parts]
     rows = problems.attempt(_label_parts, parts, labels, roles, focal, every) or _Labelled(parts, labels, "", None, [])
+    rows = problems.attempt(_without_domains, rows, _names(exclude, "exclude")) or rows
     parts, labels, name, codes, told = rows
     found = None
     if all(target in part.table.column_names for part in parts):
@@ -465,6 +469,35 @@ def _label_parts(parts: list[Part], labels: list[str], roles: _Roles, focal: str
     part, lost = _with_labels(parts[0], roles.domain)
     codes, labels, name, spelt = _label_rows(part, roles.domain, focal, every=every)
     return _Labelled([part], labels, name, codes, lost + spelt)
+
+
+def _without_domains(rows: _Labelled, exclude: Sequence[str]) -> _Labelled:
+    """Leave some domains out; "a,b" are two of them, unless one is called so."""
+    labels = rows.labels
+    asked = [each for name in exclude for each in _apart(name, labels)]
+    left: list[str] = []
+    for name in asked:
+        same = [label for label in labels if label == name] or [label for label in labels if _same_label(label, name)]
+        if len(same) != 1:
+            template = 'exclude names "{name}", which is not a domain; {hint}'
+            right = [*(each for each in asked if each in labels), *filter(None, [closest(name, labels)])]
+            fields = {"name": name, "hint": nearest(name, labels), "fixes": {"exclude": ",".join(right)}}
+            raise ParameterError(template, code="no-domain-to-exclude", **fields)
+        if same[0] == rows.focal:
+            raise ParameterError(f'exclude names "{name}", the focal domain; leave it out of exclude')
+        left.append(same[0])
+    if not left:
+        return rows
+    kept = [place for place, label in enumerate(labels) if label not in left]
+    note = Note("excluded", "left out as asked for: {names}", names=quoted(sorted(set(left))))
+    names, notes = [labels[place] for place in kept], [*rows.notes, note]
+    if rows.codes is None:
+        return rows._replace(parts=[rows.parts[place] for place in kept], labels=names, notes=notes)
+    stays = np.isin(rows.codes, kept)
+    codes = np.searchsorted(kept, rows.codes[stays])
+    (part,) = rows.parts
+    part = replace(part, table=part.table.filter(pa.array(stays)))
+    return rows._replace(parts=[part], labels=names, codes=codes, notes=notes)
 
 
 def _focal_file(labels: Sequence[str], focal: str | None, parts: Sequence[Part]) -> str:

@@ -6,26 +6,33 @@ from typing import TYPE_CHECKING, Any
 from mixtune.choice import OWN_ROWS
 from mixtune.estimators._base import rows_of_fit
 from mixtune.estimators._baselines import (
-    BOOSTING,
-    MEAN,
     RIDGES,
-    Compared,
     DomainColumnClassifier,
     DomainColumnRegressor,
     FocalMean,
     JointRegressor,
     JointSubsetRegressor,
-    LeftOutRows,
     LocalRegressor,
     MeanOfLocalsRegressor,
+)
+from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
+from mixtune.estimators._comparison import (
+    BOOSTING,
+    MEAN,
+    METHODS,
+    MOST_REPEATS,
+    Compared,
+    LeftOutRows,
     Measures,
     compare_every,
     compare_held_out,
+    compare_left_out,
     compare_nested,
     left_out_rows,
+    method_named,
     rivals,
+    rows_of_method,
 )
-from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal, RidgePath
 from mixtune.estimators._effects import (
     ColumnEffect,
@@ -75,7 +82,7 @@ __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "colu
 __all__ += ["OWN_ROWS", "compare_every"]
 __all__ += ["Inputs", "Typical", "describe_rows", "row_contributions", "user_columns"]
 __all__ += ["BOOSTING", "MEAN", "DomainColumnClassifier", "FocalMean", "LeftOutRows", "Measures", "left_out_rows"]
-__all__ += ["RIDGES", "WIDEST"]
+__all__ += ["METHODS", "MOST_REPEATS", "RIDGES", "WIDEST", "compare_left_out", "method_named", "rows_of_method"]
 __all__ += ["SourceSums", "SummedRegressor"]
 
 _HOMES = {**LATER, "SourceSums": "mixtune.estimators._summed", "StreamedSources": "mixtune.streaming"}

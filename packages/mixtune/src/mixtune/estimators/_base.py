@@ -422,8 +422,8 @@ def transport_distances(
     return found
 
 
-class Shown:
-    """Views of an estimator or a model of tables: a page, figures, a table of its domains, a display in notebooks.
+class Reported:
+    """A page about an estimator or a model of tables, and what notebooks show of it.
 
     They are made in :mod:`mixtune.report.displays`, which is imported by name when a view is requested, so that no
     estimator depends on it.
@@ -446,6 +446,25 @@ class Shown:
             The file that was written.
         """
         return Path(_displays().write_model_report(self, path, X=X, y=y, sources=sources))
+
+    def _verdict(self) -> str:
+        """Whether transfer helped, in one sentence."""
+        return str(_displays().verdict_of(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """What a notebook shows: the verdict and the weights of a fitted model, scikit-learn's diagram before."""
+        if not _is_fitted(self):
+            return super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        shown = {"text/plain": repr(self)}
+        return {**shown, "text/html": _displays().model_html(self)} if get_config()["display"] == "diagram" else shown
+
+    def _repr_html_inner(self) -> str:
+        """The same for notebooks that ask for HTML only."""
+        return _displays().model_html(self) if _is_fitted(self) else super()._repr_html_inner()  # type: ignore[misc]
+
+
+class Shown(Reported):
+    """Further views of an estimator of one domain, or of a model of tables: figures, and a table of its domains."""
 
     def plot_weights(self, *, ax: Any = None, most: int = 20) -> Any:
         """Draw the weight of each domain; the ``most`` largest are shown.
@@ -499,9 +518,11 @@ class Shown:
 
         Parameters
         ----------
-        of : {"domains", "columns"}
+        of : {"domains", "methods", "columns"}
             One row for each domain, with rows, weight, error of its own model, and the change of the error without it;
-            or one row for each column, with its effect on the prediction (:func:`mixtune.column_effects`).
+            one row for each method that the model is compared with, with its error on rows that the fits have not seen
+            and the part by which that of mixtune is lower; or one row for each column, with its effect on the
+            prediction (:func:`mixtune.column_effects`).
 
         Returns
         -------
@@ -509,21 +530,6 @@ class Shown:
             The focal domain first, then the sources by weight; or columns by the size of their effects.
         """
         return _displays().summary_frame(self, of)
-
-    def _verdict(self) -> str:
-        """Whether transfer helped, in one sentence."""
-        return str(_displays().verdict_of(self))
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What a notebook shows: the verdict and the weights of a fitted model, scikit-learn's diagram before."""
-        if not _is_fitted(self):
-            return super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
-        shown = {"text/plain": repr(self)}
-        return {**shown, "text/html": _displays().model_html(self)} if get_config()["display"] == "diagram" else shown
-
-    def _repr_html_inner(self) -> str:
-        """The same for notebooks that ask for HTML only."""
-        return _displays().model_html(self) if _is_fitted(self) else super()._repr_html_inner()  # type: ignore[misc]
 
 
 def rows_of_fit(model: Any) -> FocalSplit:

@@ -20,8 +20,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from mixtune._registry import check_array
 from mixtune.arrays import Array, Floats, Integers, slices, torch_device
+from mixtune.choice import TransferGain
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, Shown, all_scores, check_both, column_names, linear_scores
+from mixtune.estimators._comparison import ComparedByFolds
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._inputs import (
     Sources,
@@ -474,7 +476,7 @@ class RegretOptimalClassifier(FixedSettings, Shown, LinearTransferClassifier):
 
 
 @savable
-class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
+class RegretOptimalClassifierCV(TunedSettings, ComparedByFolds, Shown, LinearTransferClassifier):
     """Classification without settings, by :class:`RegretOptimalRegressorCV` on targets +1 and -1.
 
     Attributes
@@ -483,6 +485,11 @@ class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
         All classes of focal rows and sources, sorted.
     regressor_ : RegretOptimalRegressorCV
         The fitted scores, with weights, candidates and comparisons.
+    transfer_gain_ : TransferGain
+        The relative reduction of the log loss compared with own rows alone, as in ``comparison_``.
+    comparison_ : tuple of Compared
+        This and other methods on focal rows that the fits have not seen, by five-fold cross-validation; made when this
+        is first accessed.
     sharpness_ : float
         Probabilities are ``softmax(sharpness_ * scores)``, calibrated on left-out focal rows and on the test rows of
         cross-domain validation.
@@ -498,6 +505,16 @@ class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
 
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressorCV(**self.get_params(deep=False), target_scale="identity")
+
+    @property
+    def transfer_gain_(self) -> TransferGain:
+        """The relative reduction of the log loss compared with own rows alone."""
+        check_is_fitted(self, "regressor_")
+        return self._gain(None)
+
+    def _calibrate(self) -> None:
+        self._compared = None
+        super()._calibrate()
 
     def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats, Floats]:
         """With the tests of cross-domain validation, each of which counts as a few focal rows.

@@ -20,10 +20,6 @@ from mixtune._registry import storable
 from mixtune.arrays import Floats, Integers, factorised_on, one_thread_if_small, torch_device
 from mixtune.checks import check_whole
 from mixtune.choice import (
-    MEAN_OF_LOCALS,
-    MIXTUNE,
-    OWN_ROWS,
-    POOLED,
     Choice,
     Comparison,
     FeatureBlock,
@@ -38,12 +34,9 @@ from mixtune.choice import (
     choose_maps,
     choose_processes,
     compare,
-    joint_left_out,
     learn_local_spread,
-    mean_left_out,
     sample_sources,
     taught_inputs,
-    transfer_gain,
 )
 from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
@@ -57,6 +50,7 @@ from mixtune.estimators._base import (
     column_names,
     transport_distances,
 )
+from mixtune.estimators._comparison import ComparedByFolds
 from mixtune.estimators._inputs import (
     Sources,
     apart_notes,
@@ -67,7 +61,7 @@ from mixtune.estimators._inputs import (
 )
 from mixtune.estimators._maps import Maps, input_range, made_maps, process_maps
 from mixtune.estimators._saving import savable
-from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
+from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.weights import DomainWeights, TransportWeights
 
@@ -351,7 +345,7 @@ class TunedRegressorSettings(TunedSettings):
 
 
 @savable
-class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegressor):
+class RegretOptimalRegressorCV(TunedRegressorSettings, ComparedByFolds, Shown, LinearTransferRegressor):
     """Transfer learning without settings: weights, metric and effective ridge are chosen from the data.
 
     By default the prediction averages candidates of one Gaussian process over all domains: a shared function, whose
@@ -427,12 +421,12 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     loo_error_ : float
         Leave-one-out mean squared error on the focal rows, with shares and weights fixed.
     compared_ : tuple of Comparison
-        Leave-one-out errors of this model, of own rows alone, of all rows pooled, and of the mean of local models, with
-        standard errors. Own rows alone and pooled use the map that suits the focal rows best, among those without
-        columns learned from the sources.
+        Mean squared errors on focal rows that the fits have not seen, of this model, of the same model with own rows
+        alone and with all rows pooled, of boosted trees, and of the mean of the targets, as in ``comparison_``.
+    comparison_ : tuple of Compared
+        The same methods by five-fold cross-validation, with more measures; made when this is first accessed.
     transfer_gain_ : TransferGain
-        The relative reduction of the error compared with own rows alone, estimated from cross-domain validation and
-        leave-one-out together.
+        The relative reduction of the error compared with own rows alone, as in ``comparison_``.
     distances_ : TransportWeights or None
         1-Wasserstein distances to the focal rows with the sampling floor; computed on first access.
     heads_, head_intercepts_ : arrays (N, p[, D]) and (N[, D])
@@ -457,9 +451,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
+        *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_"),
         *("n_validation_sources_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
-        "_rival_residuals",
+        "_from_validation",
     )
     _stored_types: ClassVar[dict[str, Any]] = {
         **LinearTransferRegressor._stored_types,
@@ -474,8 +468,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     effective_ridge_: float
     candidates_: tuple[Candidate, ...]
     ridge_path_: RidgePath
-    compared_: tuple[Comparison, ...]
-    transfer_gain_: TransferGain
     n_validation_sources_: int
     n_plays_ = Renamed("n_validation_sources_")
     notes_: tuple[str, ...]
@@ -484,6 +476,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     #: The way back to the targets; None where the model is about the targets themselves. Not in files of version 0.1.
     _log_scale: ClassVar[Any] = None
     _made_map: Any
+    #: By what part the error of validation tasks is below that of own rows alone; not in files of version 0.1.
+    _from_validation: float | None = None
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
     _comparable: fits.Prepared | None = None
@@ -493,8 +487,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _kept: fits.KeptRows | None = None
     _low: Floats | None
     _high: Floats | None
-    #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
-    _rival_residuals: Floats
 
     @property
     def solution_(self) -> RegretSolution:
@@ -701,13 +693,30 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     def loo_error_(self) -> float:
         """Leave-one-out mean squared error on the focal rows, of the targets themselves."""
         check_is_fitted(self, "coef_")
-        return super().loo_error_ if self._log_scale is None else self.compared_[0].loo_error
+        if self._log_scale is None or not np.isfinite(super().loo_error_):
+            return super().loo_error_
+        targets, weight = self._left_out_targets
+        squares = np.mean((targets - self.loo_predictions_.reshape(targets.shape)) ** 2, axis=1)
+        return float(squares @ weight / weight.sum())
 
     @property
     def loo_predictions_(self) -> Floats:
         """Prediction of each focal row (of positive sample weight) by the fit without it, (n,) or (n, D)."""
         found = super().loo_predictions_
         return found if self._log_scale is None else self._log_scale.predictions(found)
+
+    @property
+    def transfer_gain_(self) -> TransferGain:
+        """The relative reduction of the error compared with own rows alone."""
+        check_is_fitted(self, "coef_")
+        return self._gain(self._from_validation)
+
+    @property
+    def _left_out_targets(self) -> tuple[Floats, Floats]:
+        """Targets (n, D) of the focal rows, and their weights."""
+        found = self._uncertainty.left_out
+        targets = found.predictions + found.residuals + np.reshape(self._scaling.target_shift, -1)
+        return targets if self._log_scale is None else np.exp(targets), found.sample_weight
 
     def removal_effects(self) -> tuple[Removal, ...]:
         """The effect of leaving out each source, in closed form.
@@ -836,15 +845,6 @@ def tuned_fit(
                 choose_maps(own, [blocks[place] for place in used], width, seed=seed)
                 for own, used in zip(samples, tried)
             ]
-        compared = _comparisons(
-            choices,
-            prepared.focal,
-            [[each[0] for each in own] for own in samples],
-            [[moments[place] for place in used] for used in tried],
-            heads,
-            logs,
-            scale,
-        )
     stacked = np.column_stack([choice.head for choice in choices])
     found = (stacked[:-1], stacked[-1]) if prepared.fit_intercept else (stacked, np.zeros(len(choices)))
     coef, intercept = fits.like_targets(prepared.focal, *found)
@@ -870,7 +870,8 @@ def tuned_fit(
             "candidates_": candidates_of(choices[0], len(weights.names), places),
             "ridge_path_": path_of(choices[0]),
             "maps_": maps_of(choices[0]),
-            **compared,
+            "_compared": None,
+            "_from_validation": _mean_gain(choices),
             "_log_scale": scale and scale.smeared(choices[0].left_out, prepared.focal.weight),
             "n_validation_sources_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,
@@ -885,6 +886,12 @@ def tuned_fit(
         },
         heads,
     )
+
+
+def _mean_gain(choices: Sequence[MapAverage]) -> float | None:
+    """By what part the error of validation tasks is below that of own rows alone, on average."""
+    gains = np.mean([choice.play_gains for choice in choices], axis=0)
+    return 1 - float(np.exp(np.mean(gains))) if len(gains) else None
 
 
 def _plain_choice(prepared: fits.Prepared, *, seed: int) -> Choice:
@@ -902,7 +909,8 @@ def _row_notes(prepared: fits.Prepared, state: fits.State) -> tuple[str, ...]:
     count = focal.total
     if count < FEW:
         rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
-        found.append(f"only {rows}: leave-one-out says little about what suits {'it' if count == 1 else 'them'}")
+        template = "only {rows}: leave-one-out says little about what suits {them}"
+        found.append(Note("few-rows", template, rows=rows, them="it" if count == 1 else "them"))
     if len(focal.y) > 1 and np.all(focal.targets == focal.targets[0]):
         found.append("every focal target is the same; differences between predictions can only come from the sources")
     single = [name for name, moments in zip(prepared.names[1:], state.moments[1:]) if moments.count == 1]
@@ -1040,47 +1048,6 @@ def local_spreads(
         )
         for output, (choice, own) in enumerate(zip(choices, places))
     )
-
-
-def _comparisons(
-    choices: Sequence[MapAverage],
-    focal_rows: Rows,
-    focal: Sequence[Sequence[Sample]],
-    moments: Sequence[Sequence[Sequence[Moments]]],
-    heads: fits.Heads,
-    logs: Floats | None,
-    scale: LogScale | None,
-) -> dict[str, Any]:
-    """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
-
-    ``focal`` are samples for each output and map, ``moments`` those of all domains for each output and map. Focal rows
-    alone and pooled rows have the features of the map that suits the focal rows best, columns learned from the sources
-    excepted.
-    """
-    residuals: dict[str, list[Floats]] = {MIXTUNE: [], OWN_ROWS: [], POOLED: [], MEAN_OF_LOCALS: []}
-    slopes = heads.coef[1:].sum(axis=0).reshape(heads.coef.shape[1], -1)
-    levels = np.reshape(heads.intercept[1:].sum(axis=0), -1)
-    for output, (choice, samples, sums) in enumerate(zip(choices, focal, moments)):
-        residuals[MIXTUNE].append(choice.left_out)
-        residuals[OWN_ROWS].append(choice.focal_left_out)
-        if len(sums[0]) > 1:
-            own = [each.output(output) for each in sums[choice.plain]]
-            residuals[POOLED].append(joint_left_out(samples[choice.plain], weighted_system(own, np.ones(len(own)))))
-            others = (focal_rows.X @ slopes + levels)[:, output]
-            left = mean_left_out(focal_rows.targets[:, output], choice.focal_left_out, others, len(heads.coef) - 1)
-            residuals[MEAN_OF_LOCALS].append(left)
-    weight = np.tile(focal_rows.weight, len(choices))
-    least = np.repeat([fits.ROUNDING * choice.size for choice in choices], len(focal_rows.y))
-    joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
-    if logs is not None and scale is not None:
-        joined = {name: left_out_targets(logs, part, weight, scale) for name, part in joined.items()}
-        least = least * np.exp(logs)
-    found = fits.compared_of(joined, weight, least)
-    rows = len(focal_rows.y)
-    known = [part.reshape(-1, rows).T for name, part in joined.items() if name != MIXTUNE]
-    gains = np.mean([choice.play_gains for choice in choices], axis=0)
-    gain = transfer_gain(found[OWN_ROWS], gains, focal_rows.total)
-    return {"compared_": tuple(found.values()), "transfer_gain_": gain, "_rival_residuals": np.stack(known)}
 
 
 def removals_of(

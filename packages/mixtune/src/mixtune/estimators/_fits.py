@@ -771,12 +771,10 @@ class Solved:
 
     def repeated(self, places: Integers) -> Solved:
         """With left-out residuals of rows at these places."""
-        given, attributes = self.uncertainty, dict(self.attributes)
-        if "_rival_residuals" in attributes:
-            attributes["_rival_residuals"] = attributes["_rival_residuals"][:, places]
+        given = self.uncertainty
         local = partial(_repeated_local, given, places)
         uncertainty = Uncertainty(partial(_repeated, given, places), given.make_posterior, local)
-        return replace(self, uncertainty=uncertainty, attributes=attributes)
+        return replace(self, uncertainty=uncertainty)
 
 
 def _repeated(uncertainty: Uncertainty, places: Integers) -> LeaveOneOut:

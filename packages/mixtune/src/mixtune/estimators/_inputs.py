@@ -213,6 +213,24 @@ class Sources:
         }
         return made
 
+    def without(self, *names: str) -> Sources:
+        """The same sources without some of them.
+
+        Examples
+        --------
+        >>> Sources({"north": ([[1.0]], [1.0]), "south": ([[3.0]], [1.5])}).without("south")
+        Sources('north')
+        """
+        left = [plain_name(name) for name in names]
+        if self.names and (unknown := [name for name in left if name not in self.names]) and not self.streams:
+            raise ParameterError(f'there is no source "{unknown[0]}"; {nearest(unknown[0], self.names)}')
+        made = Sources({})
+        made.names = tuple(name for name in self.names if name not in left)
+        made._members = {name: source for name, source in self.items() if name not in left}
+        made.moments = {name: moments for name, moments in self.moments.items() if name not in left}
+        made.streams = tuple(stream.without(*left) for stream in self.streams)
+        return made
+
     def items(self) -> Iterator[tuple[str, Source]]:
         """Pairs of a name and its :class:`Source`, of the sources whose rows are in memory."""
         return iter(self._members.items())

@@ -48,7 +48,7 @@ from mixtune.choice import (
 from mixtune.data import findings_first, frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
-from mixtune.estimators._base import column_names
+from mixtune.estimators._base import Reported, column_names
 from mixtune.estimators._inputs import (
     Labels,
     check_domains,
@@ -373,7 +373,7 @@ def _all_rows(parts: Sequence[Rows]) -> Rows:
     return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "weight")))
 
 
-class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type: ignore[misc]
+class MultiDomainEstimator(MultiDomainSettings, Reported, Savable, BaseEstimator):  # type: ignore[misc]
     """What the estimators with a model for every domain share: labels of rows, rows that come and go, features.
 
     Towards scikit-learn, labels go with the rows without further requests.

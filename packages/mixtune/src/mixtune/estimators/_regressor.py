@@ -149,7 +149,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     _state: fits.State
     _solution: RegretSolution | None = None
     _held: fits.Held
-    _found: tuple[fits.State, dict[str, Comparison]] | None = None
+    _found: tuple[fits.State, dict[str, Comparison], Floats] | None = None
 
     @property
     def solution_(self) -> RegretSolution:
@@ -192,8 +192,17 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
             found = {MIXTUNE: self._uncertainty, **{name: fit.uncertainty for name, fit in plain.items()}}
             residuals = {name: each.left_out.residuals.T.ravel() for name, each in found.items()}
             weight = np.tile(state.focal.weight, state.focal.targets.shape[1])
-            self._found = state, fits.compared_of(residuals, weight, fits.ROUNDING * state.target_variance**0.5)
+            others = np.stack([each.left_out.residuals for name, each in found.items() if name != MIXTUNE])
+            least = fits.ROUNDING * state.target_variance**0.5
+            self._found = state, fits.compared_of(residuals, weight, least), others
         return self._found[1]
+
+    @property
+    def _rival_residuals(self) -> Floats:
+        """Left-out residuals (methods, n, D) of the other methods in ``compared_``."""
+        self._comparisons()
+        assert self._found is not None
+        return self._found[2]
 
     def distances(
         self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any, rule: WassersteinWeights | None = None

@@ -132,12 +132,11 @@ class Savable:
         store = to_spec if store_feature_map or feature_map is None else given_spec
         map_spec, map_arrays = store(feature_map)
         writer = _registry.Writer(feature_map, advice={"settings.weights": _ADVICE})
-        versions = {"mixtune": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
         spec = {
             "spec_version": SPEC_VERSION,
             "estimator": writer.write(self, ""),
             "feature_map": map_spec,
-            "created_with": {**versions, "python": platform.python_version()},
+            "created_with": created_with(),
             "metadata": dict(metadata or {}),
         }
         return write_model(path, spec, joined_arrays({"feature_map": map_arrays, "model": writer.arrays}))
@@ -190,6 +189,12 @@ class Savable:
         """Take over what :meth:`_get_stored` gave."""
         for name, value in values.items():
             setattr(self, name, value)
+
+
+def created_with() -> dict[str, str]:
+    """The versions of mixtune, of what it stands on, and of Python."""
+    versions = {"mixtune": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
+    return {**versions, "python": platform.python_version()}
 
 
 def savable(cls: type[E]) -> type[E]:

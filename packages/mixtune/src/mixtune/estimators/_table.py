@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from mixtune._messages import Note, nearest, quoted
 from mixtune.arrays import Booleans
+from mixtune.choice import MIXTUNE
 from mixtune.data import (
     FINDINGS,
     Domain,
@@ -28,14 +29,16 @@ from mixtune.data import (
     as_table,
     choose_inputs,
     findings_first,
+    frame_of,
     label_key,
     read_training,
 )
 from mixtune.errors import DataError, DataWarning, ParameterError
 from mixtune.estimators._base import Shown
+from mixtune.estimators._comparison import method_named, rows_of_method
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
 from mixtune.estimators._inputs import FocalSplit, Sources, check_near_zero
-from mixtune.estimators._saving import FIT_TABLE, load_estimator, read_info
+from mixtune.estimators._saving import FIT_TABLE, created_with, load_estimator, read_info
 
 #: Notes of predictions that are no warnings: other columns are documented to be ignored, and many tables have inputs
 #: outside the range of training.
@@ -55,9 +58,12 @@ class TableModel(Shown):
     notes
         What was done with the training table automatically.
     about
-        What its file says about the rows of the fit, for a model from a file; empty otherwise.
+        What was fitted: the target, the domains with their rows, the columns, the method, and the versions of mixtune
+        and what it stands on. Of a model from a file, what the file says about the rows of the fit.
     transformer
         The fitted transformer that was given as ``encoder`` of :func:`fit_table`; None otherwise.
+    method
+        Which rows were fitted, as for :func:`fit_table`.
 
     Attributes
     ----------
@@ -87,6 +93,7 @@ class TableModel(Shown):
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     transformer: Any = field(default=None, repr=False)
+    method: str = MIXTUNE
 
     def predict(self, table: Any) -> Any:
         """Predict the rows of a table, as rows of the focal domain; of a model for every domain, each as its own.
@@ -99,11 +106,11 @@ class TableModel(Shown):
 
         Returns
         -------
-        ndarray
-            Numbers, or the classes.
+        pandas.Series or ndarray
+            Numbers, or the classes: for a pandas frame with its index and the name of the target, else an array.
         """
         X, domain = self._inputs(table)
-        return self.estimator.predict(X, **domain)
+        return self._like(table, self.estimator.predict(X, **domain))
 
     def predict_interval(self, table: Any, *, coverage: float = 0.9) -> tuple[Any, Any]:
         """Lower and upper ends of intervals that contain the target with about this probability.
@@ -119,15 +126,25 @@ class TableModel(Shown):
             raise ParameterError(f'intervals are for numbers; "{self.encoder.target.name}" is a class: predict_proba')
         X, domain = self._inputs(table)
         lower, upper = self.estimator.predict_interval(X, coverage=coverage, **domain)
-        return lower, upper
+        return self._like(table, lower, "lower"), self._like(table, upper, "upper")
 
     def predict_proba(self, table: Any) -> Any:
-        """Probabilities of the classes, one column for each of :attr:`classes_`."""
+        """Probabilities of the classes, one column for each of :attr:`classes_`; of a pandas frame, a frame."""
         if self.encoder.target.classes is None:
             name = self.encoder.target.name
             raise ParameterError(f'probabilities are for classes; "{name}" is a number: predict_interval')
         X, domain = self._inputs(table)
-        return self.estimator.predict_proba(X, **domain)
+        found = self.estimator.predict_proba(X, **domain)
+        if not _is_pandas(table):
+            return found
+        return frame_of(dict(zip(map(str, self.classes_), found.T))).set_index(table.index)
+
+    def _like(self, table: Any, values: Any, name: str | None = None) -> Any:
+        """Values of the rows of a table: for a pandas frame, with its index."""
+        if not _is_pandas(table):
+            return values
+        name = self.encoder.target.name if name is None else name
+        return frame_of({name: values}).set_index(table.index)[name]
 
     @property
     def notes_at_predict(self) -> tuple[Note, ...]:
@@ -148,10 +165,22 @@ class TableModel(Shown):
         if self.transformer is not None:
             name = type(self.transformer).__name__
             raise ParameterError(f"mixtune cannot write a {name} into its files; pass the model to skops.io.dump")
-        told = {"made_by": FIT_TABLE, "notes": list(map(str, self.notes)), "encoder": self.encoder.to_dict()}
+        told = {
+            "made_by": FIT_TABLE,
+            "method": self.method,
+            "notes": list(map(str, self.notes)),
+            "encoder": self.encoder.to_dict(),
+        }
         told["codes"] = [getattr(note, "code", "") for note in self.notes]
-        about = self.about or {**describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
+        about = self.about
+        if not self._from_file:
+            about = {**about, **describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
         return Path(self.estimator.save(Path(path), metadata={**about, **told}))
+
+    @property
+    def _from_file(self) -> bool:
+        """Whether the model holds no rows, but what its file says about them."""
+        return "made_by" in self.about
 
     @property
     def stored_effects(self) -> ColumnEffects | None:
@@ -185,7 +214,8 @@ class TableModel(Shown):
             told = tuple(
                 Note(code, note) if isinstance(code, str) and code else note for code, note in zip(codes, told)
             )
-        model = cls(load_estimator(Path(path)), TableEncoder.from_dict(encoder), told, metadata)
+        method = str(metadata.get("method", MIXTUNE))
+        model = cls(load_estimator(Path(path)), TableEncoder.from_dict(encoder), told, metadata, method=method)
         if model.estimator.n_features_in_ != len(model.encoder.names):
             taken, made = model.estimator.n_features_in_, len(model.encoder.names)
             raise DataError(f'"{path}" takes {taken} inputs, but describes {made}; fit it again')
@@ -224,7 +254,7 @@ class TableModel(Shown):
     @cached_property
     def ranges(self) -> Mapping[str, Any]:
         """The smallest and the largest value of each input in training; nothing for models of every domain."""
-        if self.about:
+        if self._from_file:
             stored = self.about.get("ranges")
             return stored if isinstance(stored, Mapping) else {}
         parts = getattr(getattr(self.estimator, "regressor_", self.estimator), "_inputs", {})
@@ -280,6 +310,10 @@ def _outside(encoded: Encoded, ranges: Mapping[str, Any]) -> Booleans:
     return outside
 
 
+def _is_pandas(table: Any) -> bool:
+    return hasattr(table, "iloc") and type(table).__module__.startswith("pandas")
+
+
 def _with_domain(transformer: Any, table: Any, domain: str | None) -> dict[str, Any]:
     """The columns that a transformer makes of a table, beside the column of domain labels if it has one."""
     made, held = _transformed(transformer, table), as_table(table, "the table")
@@ -292,6 +326,7 @@ def fit_table(
     target: str,
     domain: str,
     focal: str,
+    exclude: str | Sequence[str] = (),
     ignore: str | Sequence[str] = (),
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -305,6 +340,7 @@ def fit_table(
     target_kind: Literal["auto", "number", "classes"] = "auto",
     drop_missing_target: bool = True,
     encoder: Any = None,
+    method: str = MIXTUNE,
     linear: bool = False,
     seed: int = 0,
     device: str = "cpu",
@@ -324,6 +360,8 @@ def fit_table(
         The column that names the domain of each row.
     focal
         The domain to predict for.
+    exclude
+        Domains to leave out, such as a source without which the error is clearly lower: the verdict names it.
     ignore, columns, keep, categories, text, text_model, images, image_model
         As for :func:`mixtune.data.read_training`.
     missing, max_levels, target_kind, drop_missing_target
@@ -332,6 +370,9 @@ def fit_table(
         A scikit-learn transformer that turns data frames into numbers, such as a ``ColumnTransformer`` or skrub's
         ``TableVectorizer``. It is cloned, fitted to the input columns of all rows, and used in place of mixtune's own
         encoder; missing values that it leaves are imputed.
+    method
+        "mixtune", or what it is compared with: "own rows alone" fits the same model to the focal rows only, "pooled" to
+        all rows as if they were of one domain. The verdict says which one to use.
     linear
         Whether the model is linear in the columns; by default it averages over maps made from the rows.
     seed, device
@@ -354,7 +395,7 @@ def fit_table(
     >>> model.predict({"size": [100.0], "lift": ["yes"]}).round(-2)
     array([1200.])
     """
-    transformer = None
+    transformer, method = None, method_named(method)
     if encoder is not None:
         if keep or categories or text or images:
             raise ParameterError("keep, categories, text and images are for mixtune's own encoder; leave them out")
@@ -376,6 +417,7 @@ def fit_table(
         target=target,
         domain=domain,
         focal=focal,
+        exclude=exclude,
         ignore=ignore,
         columns=columns,
         keep=keep,
@@ -393,9 +435,13 @@ def fit_table(
     model = new_model(
         read.domains, classes=read.encoder.target.classes is not None, linear=linear, seed=seed, device=device
     )
-    model.fit(rows.X, rows.y, sources=rows.sources)
+    X, y, _, sources = rows_of_method(method, rows.X, rows.y, None, rows.sources)
+    model.fit(X, y, sources=sources)
     take_findings(model, read.notes)
-    return TableModel(model, read.encoder, read.notes, transformer=transformer)
+    about: dict[str, Any] = {"target": target, "domain": domain, "focal": read.domains.focal}
+    about |= {"rows": {each.name: each.n_rows for each in read.domains}, "columns": list(read.encoder.inputs)}
+    about |= {"method": method, "created_with": created_with()}
+    return TableModel(model, read.encoder, read.notes, about, transformer, method)
 
 
 def take_findings(model: Any, notes: Sequence[str]) -> None:

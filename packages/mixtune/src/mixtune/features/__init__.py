@@ -9,7 +9,7 @@ from mixtune.features._kernel import (
     InputUnits,
     KernelFeatures,
     matern,
-    matern_slope,
+    matern_and_slope,
     squared_exponential,
 )
 from mixtune.features._learned import LearnedColumns, TreeColumn, Trees
@@ -27,7 +27,7 @@ __all__ += [
     "InputUnits",
     "KernelFeatures",
     "matern",
-    "matern_slope",
+    "matern_and_slope",
     "squared_exponential",
 ]
 __all__ += ["from_spec", "given_spec", "register_feature_map", "to_spec"]

@@ -95,10 +95,12 @@ def matern(squares: Floats) -> Floats:
     return np.asarray((1.0 + distance + 5.0 / 3.0 * squares) * np.exp(-distance))
 
 
-def matern_slope(squares: Floats) -> Floats:
-    """The derivative of :func:`matern`."""
+def matern_and_slope(squares: Floats) -> tuple[Floats, Floats]:
+    """:func:`matern`, and its derivative by the squared distance."""
     distance = np.sqrt(5.0 * squares)
-    return np.asarray(-5.0 / 6.0 * (1.0 + distance) * np.exp(-distance))
+    decay = np.exp(-distance)
+    slope = -5.0 / 6.0 * (1.0 + distance) * decay
+    return (1.0 + distance + 5.0 / 3.0 * squares) * decay, slope
 
 
 def squared_exponential(squares: Floats) -> Floats:

@@ -125,11 +125,12 @@ def tick_text(value: float) -> str:
     Examples
     --------
     >>> [tick_text(x) for x in (0.25, -1500.0, -50000.0, 2500000.0, 1e-5)]
-    ['0.25', '−1,500', '−50k', '2.5M', '1e−5']
+    ['0.25', '−1500', '−50k', '2.5M', '1e−5']
     """
     if 1e4 <= (size := abs(value)) < 1e9:
         return f"{number(value / 1e6, 4)}M" if size >= 1e6 else f"{number(value / 1e3, 4)}k"
-    return number(value, 10)
+    # Four digits, such as those of a year, need no separator.
+    return number(value, 10).replace(",", "") if size < 1e4 else number(value, 10)
 
 
 @dataclass

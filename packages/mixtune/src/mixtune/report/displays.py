@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 #: Colours that can be told apart by everyone: of the focal domain or model, of the sources, of marks.
 OWN, OTHER, MARK = "#0f766e", "#94a3b8", "#b45309"
-#: So many domains are listed in a notebook.
+#: So many domains are listed in a notebook, and of a model of every domain these columns.
 SHOWN = 10
+EVERY_SHOWN = ("domain", "rows", "error", "error_own_rows", "error_pooled", "gain", "borrows_from")
 LONGEST_NAME = 40
 
 
@@ -207,14 +208,14 @@ def facts_of(model: Any) -> Facts:
         X, y, sources = rows_of_fit(estimator)
         facts = read_facts(estimator, X=X, y=y, sources=sources, target=_target(model), explain=False)
     except MixtuneError:  # it holds no rows, or is no self-tuning estimator
-        facts = stored_facts(model) if getattr(model, "about", None) else model_facts(estimator)
+        facts = stored_facts(model) if _from_file(model) else model_facts(estimator)
     return _with_notes(facts, model)
 
 
 def _with_notes(facts: Facts, model: Any) -> Facts:
-    """The same facts with the notes of a model of tables; those on leaks and repeats come first."""
+    """The same facts with notes and method of a model of tables; notes on problems of the rows come first."""
     notes = findings_first(tuple(dict.fromkeys((*getattr(model, "notes", ()), *facts.notes))))
-    return replace(facts, notes=notes, findings=findings_of(notes))
+    return replace(facts, notes=notes, findings=findings_of(notes), method=getattr(model, "method", facts.method))
 
 
 def write_model_report(model: Any, path: Any, *, X: Any = None, y: Any = None, sources: Any = None) -> Path:
@@ -222,10 +223,22 @@ def write_model_report(model: Any, path: Any, *, X: Any = None, y: Any = None, s
     from mixtune.estimators import rows_of_fit
 
     path = Path(path)
+    if path.suffix.lower() == ".pdf":
+        page = path.with_suffix(".html")
+        message = f"{path} would be an HTML page under the name of a PDF; write {page}, open it in a browser"
+        raise ParameterError(f"{message} and print it to a PDF file")
     check_place(path, "report.html")
     estimator = estimator_of(model)
     about: dict[str, Any] = {"target": _target(model), "columns": getattr(model, "encoder", None)}
-    if X is None and getattr(model, "about", None):
+    if for_every_domain(estimator):
+        from mixtune.report.every import every_html
+
+        notes = findings_first(getattr(model, "notes", ()))
+        page = every_html(estimator, target=_target(model), notes=notes, findings=findings_of(notes))
+        return write_atomically(path, page.encode("utf-8"))
+    if not hasattr(getattr(estimator, "regressor_", estimator), "removal_effects"):
+        facts = replace(model_facts(estimator), target=(about["target"],) if about["target"] else ())
+    elif X is None and _from_file(model):
         facts = stored_facts(model)
     else:
         rows = rows_of_fit(estimator) if X is None else (X, y, sources)
@@ -234,19 +247,40 @@ def write_model_report(model: Any, path: Any, *, X: Any = None, y: Any = None, s
     return write_atomically(path, page_html(facts).encode("utf-8"))
 
 
+def for_every_domain(estimator: Any) -> bool:
+    """Whether it predicts for every domain, and not for a focal one."""
+    return hasattr(estimator, "summary_columns")
+
+
+def _from_file(model: Any) -> bool:
+    """Whether this is a model of tables that holds no rows."""
+    return "made_by" in (getattr(model, "about", None) or {})
+
+
 def verdict_of(model: Any) -> str:
     """Whether transfer helped, in one sentence."""
+    if for_every_domain(estimator_of(model)):
+        from mixtune.report.every import every_verdict
+
+        return every_verdict(estimator_of(model))[0]
     return give_verdict(facts_of(model)).sentence
 
 
 def summary_frame(model: Any, of: str) -> Any:
     """One row for each domain, or for each column, as a pandas frame."""
+    if for_every_domain(estimator_of(model)) and of == "domains":
+        return estimator_of(model).summary()
+    if of == "methods":
+        facts = facts_of(model)
+        rows = [(each.method, each.error, *(each.reduction or (None,) * 3)) for each in facts.compared]
+        names = ("method", "error", "mixtune_lower_by", "low", "high")
+        return frame_of({name: [row[place] for row in rows] for place, name in enumerate(names)})
     if of == "columns":
         from mixtune.estimators import column_effects
 
         return column_effects(model).to_frame()
     if of != "domains":
-        raise ParameterError(f'of={of!r} is unknown; choose "domains" or "columns"')
+        raise ParameterError(f'of={of!r} is unknown; choose "domains", "methods" or "columns"')
     facts = facts_of(model)
     domains = (facts.focal, *facts.sources)
     heads = ("domain", "rows", "weight", "own_error", "change_without", "effect")
@@ -256,6 +290,8 @@ def summary_frame(model: Any, of: str) -> Any:
 
 def model_html(model: Any) -> Markup:
     """The verdict, the weights and the notes of a fitted model, as a notebook shows them."""
+    if for_every_domain(estimator_of(model)):
+        return _every_html(model)
     facts = facts_of(model)
     domains = (facts.focal, *facts.sources)
     top = max(each.weight or 0.0 for each in domains) or 1.0
@@ -263,6 +299,19 @@ def model_html(model: Any) -> Markup:
     about = {"name": type(model).__name__, "verdict": give_verdict(facts), "notes": facts.notes[len(facts.findings) :]}
     about["findings"] = facts.findings
     return Markup(templates().get_template("notebook.html").render(rows=rows, most=SHOWN, **about))
+
+
+def _every_html(model: Any) -> Markup:
+    """The verdict and the domains of a model of every domain."""
+    from mixtune.report.every import every_verdict
+
+    estimator = estimator_of(model)
+    columns = estimator.summary_columns()
+    heads = [name for name in EVERY_SHOWN if name in columns]
+    rows = list(zip(*(columns[name] for name in heads)))
+    made = templates().get_template("notebook-every.html")
+    about = {"name": type(model).__name__, "verdict": every_verdict(estimator), "notes": tuple(estimator.notes_)}
+    return Markup(made.render(heads=heads, rows=rows, most=SHOWN, **about))
 
 
 def _effect(domain: DomainFact, facts: Facts) -> str:

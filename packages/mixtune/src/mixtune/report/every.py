@@ -61,7 +61,7 @@ def every_html(
     notes : sequence of str
         What the reader should know beside the model's own notes.
     findings : sequence of str
-        Those of the notes that come first, on leaks and repeats.
+        Those of the notes that come first, on problems of the rows.
     date : str, optional
         Shown as it is; without it the page has no date.
     inputs, command
@@ -74,7 +74,9 @@ def every_html(
     """
     facts = EveryFacts(model, target or "the target", notes, findings)
     title = title or f"{facts.target} in {counted((facts.count, 'domain'))}"
-    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": facts.verdict()}
+    about: dict[str, Any] = {"title": title, "date": date, "inputs": inputs, "command": command}
+    about["verdict"] = facts.verdict()
+    about["brief"] = facts.brief()
     limits = {"MOST_CELLS": MOST_CELLS, "MOST_DETAILS": MOST_DETAILS, "STANDS_OUT": STANDS_OUT}
     drawn = {"heat_map": heat_map, "shrinkage_charts": shrinkage_charts}
     return render("every.html", facts, settings, **about, **limits, **drawn)
@@ -146,7 +148,7 @@ class EveryFacts:
             for name in ("error", "error_own_rows")
         )
         tone = "good" if helped > harmed else "bad" if harmed > helped else "even"
-        which = f"all {self.count:,}" if helped == self.count else f"{helped:,} of {self.count:,}"
+        which = f"all {self.count:,}" if helped == self.count else f"{helped or 'none'} of {self.count:,}"
         told = f"Learning together clearly helps {which} domains"
         told += f" and harms {harmed}." if harmed else "." if helped == self.count else ", and harms none."
         ratio = f"Over all rows, the left-out error is {number(error)}"
@@ -155,6 +157,17 @@ class EveryFacts:
             ratio += f"for each domain ({number(own)})"
         evidence = f"{ratio}. The median gain is {percent(self.median_gain)}."
         return Verdict(told if self.count > 1 else "There is only one domain.", tone, (evidence,), advice="")
+
+    def brief(self) -> dict[str, str]:
+        """Three lines for those who read no further."""
+        found = self.verdict()
+        helped = found.tone == "good"
+        rows = counted((sum(self.rows), "row"))
+        predicted = f"{self.target} for each of {counted((self.count, 'domain'))}, from {rows}."
+        advice = "Use these models; those of domains that are marked as hurt less than their own rows alone."
+        if helped or not any(np.asarray(self.summary["gain_high"]) < 0):
+            advice = "Use these models for new rows of these domains, and of domains like them."
+        return {"predicted": predicted, "quality": " ".join(found.evidence), "advice": advice}
 
     def domains_table(self) -> Table:
         """One line for each domain, those that gain most first."""
@@ -169,7 +182,9 @@ class EveryFacts:
             below = f"borrows from {summary['borrows_from'][k] or 'none above 2%'}"
             name = Name(self.names[k], below, "helped" if low > 0 else "hurt" if high < 0 else "")
             interval = f"{text} ({percent(low)} to {percent(high)})"
-            bar = Bar(interval, abs(gain) / most, style="up" if gain >= 0 else "down")
+            # A gain that may as well be none must not look like one.
+            style = "far" if low <= 0 <= high else "up" if gain >= 0 else "down"
+            bar = Bar(interval, abs(gain) / most, style=style)
             rows.append([name, bar, f"{self.rows[k]:,}", *shown, percent(summary["own_share"][k])])
         heads = ["domain", "gain (95% interval)", "rows", "error", "own rows alone", "pooled", "own share"]
         return Table("Domains", heads, rows, _more(rows, "domain"))

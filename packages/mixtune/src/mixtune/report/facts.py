@@ -22,7 +22,7 @@ from mixtune.report.columns import ColumnFacts, read_columns, stored_columns
 from mixtune.report.wording import carried_by, comes_from, plain_value
 
 if TYPE_CHECKING:
-    from mixtune.estimators import Candidate, Measures, Sources
+    from mixtune.estimators import Candidate, Compared, Measures, Sources
 
 #: The families of candidates that are fitted to the focal rows alone, from zero.
 OWN_FAMILIES = ("focal only", "focal only curves", "own curves")
@@ -32,6 +32,8 @@ KERNEL = "kernel"
 COVERAGE = 0.9
 #: The paper's bound holds with probability 1 - delta.
 DELTA = 0.05
+#: What errors of methods are, of numbers and of classes.
+RMSE, LOG_LOSS = "RMSE", "log loss"
 #: So many outputs get charts of their own; of more, only the first.
 MOST_OUTPUTS = 3
 
@@ -69,35 +71,27 @@ class DomainFact:
 
 
 @dataclass(frozen=True)
-class Gain:
-    """By what part transfer cut the error of the focal-only fit, with its 95% interval, and the evidence for it."""
-
-    reduction: float | None
-    low: float | None
-    high: float | None
-    from_rows: float | None = None
-    from_validation: float | None = None
-
-    @property
-    def interval(self) -> tuple[float, float, float] | None:
-        """The reduction and the ends of its interval, where all are known."""
-        return _known(self.reduction, self.low, self.high)
-
-
-@dataclass(frozen=True)
 class MethodFact:
-    """The left-out error of one method, and the model's own error relative to it with a 95% interval.
+    """The error of one method on rows that it has not seen, and the model's relative to it with a 95% interval.
 
-    Of classes the error is that of the scores; ``measures`` are those of the classes.
+    The error is the RMSE or, of classes, the log loss.
     """
 
     method: str
     error: float | None
     standard_error: float | None
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
     measures: Measures | None = None
+
+    @classmethod
+    def of(cls, compared: Compared) -> MethodFact:
+        """From a comparison on rows that were left out, or tested on."""
+        error, spread = _finite(compared.error), _finite(compared.standard_error)
+        if (found := compared.reduction) is None:
+            return cls(compared.method, error, spread, measures=compared.measures)
+        return cls(compared.method, error, spread, 1 - found[0], 1 - found[2], 1 - found[1], compared.measures)
 
     @property
     def reduction(self) -> tuple[float, float, float] | None:
@@ -230,14 +224,14 @@ class Facts:
     those of a Gaussian process over all domains, the sentence is on their families, and there are no ``maps``. The
     errors of candidates and maps are mean squares, as the estimators give them. On the ``log_scale``, errors of
     candidates, maps and removals are those of the logarithm of the target. The ``findings`` are the notes on leaks and
-    repeats, which come before any gain.
+    repeats, which come before any gain. The ``metric`` is that of the errors in ``compared`` and of the gain. Which
+    rows were fitted says the ``method``.
     """
 
     focal: DomainFact
     sources: tuple[DomainFact, ...]
     error: float | None
     effective_ridge: float | None
-    gain: Gain | None
     compared: tuple[MethodFact, ...]
     candidates: tuple[Candidate, ...]
     floor: float | None
@@ -259,6 +253,13 @@ class Facts:
     columns: ColumnFacts | None = None
     log_scale: bool = False
     findings: tuple[str, ...] = ()
+    metric: str = RMSE
+    method: str = MIXTUNE
+
+    @property
+    def gain(self) -> tuple[float, float, float] | None:
+        """By what part transfer cuts the error of own rows alone, with the ends of its 95% interval, where known."""
+        return next((each.reduction for each in self.compared if each.method == OWN_ROWS), None)
 
     @property
     def transferred(self) -> float:
@@ -298,11 +299,13 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
     """
     inner = _fitted(model)
     focal_rows = (rows or {}).get(inner.domain_names_[0])
-    compared = _compared(model, inner, focal_rows)
+    compared = _compared(model)
     # What a single focal row, left out or not, says about removing a source is chance.
     removals = None if focal_rows == 1 else _removals(inner)
     apart = getattr(inner, "distances_", None) if distances else None
-    domains = _domains(inner, rows or {}, compared, apart, removals or {})
+    # Of classes, errors of domains are those of the scores, errors of methods are not.
+    alone = None if model is not inner else next((each.error for each in compared if each.method == OWN_ROWS), None)
+    domains = _domains(inner, rows or {}, apart, removals or {}, alone)
     floor = None if apart is None else apart.sampling_floor
     # Models of older files have no maps.
     maps = tuple(getattr(inner, "maps_", ()))
@@ -312,7 +315,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
         error=rmse(inner.loo_error_),
         log_scale=getattr(inner, "target_scale_", "") == "log",
         effective_ridge=getattr(inner, "effective_ridge_", None),
-        gain=_gain(getattr(inner, "transfer_gain_", None), compared),
+        metric=LOG_LOSS if model is not inner else RMSE,
         compared=compared,
         candidates=tuple(getattr(inner, "candidates_", ())),
         floor=None if floor is None else float(floor.value),
@@ -458,15 +461,19 @@ def _removals(inner: Any) -> dict[str, Any] | None:
 
 
 def _domains(
-    inner: Any, rows: Mapping[str, int], compared: Sequence[MethodFact], distances: Any, removals: Mapping[str, Any]
+    inner: Any,
+    rows: Mapping[str, int],
+    distances: Any,
+    removals: Mapping[str, Any],
+    alone: float | None,
 ) -> list[DomainFact]:
     names = inner.domain_names_
     weights = getattr(inner, "weights_", None)
     scores = None if weights is None else weights.scores
     errors = {} if scores is None else {name: rmse(score) for name, score in zip(names, scores)}
-    # The focal fit has seen the focal rows, the others have not: its error is that with each row left out.
-    if OWN_ROWS in (alone := {each.method: each.error for each in compared}):
-        errors[names[0]] = alone[OWN_ROWS]
+    # The focal fit has seen the focal rows, the others have not: its error is that on rows it has not seen.
+    if errors:
+        errors[names[0]] = alone
     apart = {} if distances is None else dict(zip(distances.names, distances.distances))
     facts = []
     for place, name in enumerate(names):
@@ -480,38 +487,14 @@ def _domains(
     return facts
 
 
-def _compared(model: Any, inner: Any, focal_rows: int | None) -> tuple[MethodFact, ...]:
-    """The model and the plain alternatives, with the mean of the targets as the last."""
-    from mixtune.estimators import MEAN, left_out_rows
+def _compared(model: Any) -> tuple[MethodFact, ...]:
+    """The model and the other methods, on focal rows that the fits have not seen."""
+    from mixtune.estimators import compare_left_out
 
-    found = [_method(each, focal_rows) for each in getattr(inner, "compared_", ())]
-    rows = left_out_rows(model) if found else None
-    if rows is None:
-        return tuple(found)
-    measures = rows.measures()
-    mean = MethodFact(MEAN, measures[MEAN].rmse, *(None,) * 4)
-    return tuple(replace(each, measures=measures.get(each.method)) for each in (*found, mean))
-
-
-def _method(comparison: Any, focal_rows: int | None) -> MethodFact:
-    error = rmse(comparison.loo_error)
-    if error is None:
-        return MethodFact(str(comparison.method), *(None,) * 5)
-    # The slope of the root turns the standard error of the mean square into that of its root.
-    spread = float(comparison.standard_error) / (2 * error) if error > 0 else None
-    low, high = _finite(comparison.ratio_low), _finite(comparison.ratio_high)
-    if focal_rows == 1:  # one row has no spread, which is not a spread of zero
-        spread = low = high = None
-    return MethodFact(str(comparison.method), error, _finite(spread), _finite(comparison.ratio), low, high)
-
-
-def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
-    if not hasattr(gain, "reduction"):
-        return None
-    # With a single focal row, a fit to the focal rows alone has nothing to predict it from.
-    known = all(each.error is not None for each in compared if each.method in (MIXTUNE, OWN_ROWS))
-    numbers = (gain.reduction, gain.low, gain.high, gain.from_rows if known else None, gain.from_validation)
-    return Gain(*(_finite(value) for value in numbers))
+    known = getattr(model, "comparison_", None)
+    found = tuple(map(MethodFact.of, compare_left_out(model) if known is None else known))
+    # A baseline is compared with nothing.
+    return found if len(found) > 2 else ()
 
 
 def _has_kernel(maps: Sequence[Any]) -> bool:

@@ -19,12 +19,22 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from markupsafe import Markup
 
-from mixtune._messages import counted
+from mixtune._messages import counted, quoted
 from mixtune._version import __version__
 from mixtune.choice import MIXTUNE
 from mixtune.files import check_place, write_atomically
 from mixtune.report import _charts as charts
-from mixtune.report.facts import COVERAGE, MOST_OUTPUTS, ClassFact, DomainFact, Facts, family_shares, read_facts, rmse
+from mixtune.report.facts import (
+    COVERAGE,
+    MOST_OUTPUTS,
+    RMSE,
+    ClassFact,
+    DomainFact,
+    Facts,
+    family_shares,
+    read_facts,
+    rmse,
+)
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
 from mixtune.report.wording import (
     FAMILY_NAMES,
@@ -112,16 +122,82 @@ def page_html(
     date: str | None = None,
     inputs: Sequence[str] = (),
     command: str | None = None,
+    advice: str | None = None,
 ) -> str:
     """Write the page from facts that were read before; the options are those of :func:`report_html`.
 
-    ``inputs`` are names of files that the rows came from, and ``command`` is what was typed.
+    ``inputs`` are names of files that the rows came from, ``command`` is what was typed, and ``advice`` is the command
+    that does what the verdict advises; by default it is told for Python.
     """
     if title is None:
         names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
         title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
-    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": give_verdict(facts)}
+    verdict = give_verdict(facts)
+    about: dict[str, Any] = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": verdict}
+    about |= {"brief": _brief(facts), "advice": python_call(verdict.settings) if advice is None else advice}
     return render("page.html", facts, settings, **about, effects=_effects(facts), comparison=_comparison(facts))
+
+
+def python_call(settings: Mapping[str, Any]) -> str:
+    """The call that fits with these settings; "" where there are none.
+
+    Examples
+    --------
+    >>> python_call({"exclude": ["b"]}), python_call({})
+    ("fit_table(..., exclude=['b'])", '')
+    """
+    return f"fit_table(..., {', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
+
+
+def _brief(facts: Facts) -> dict[str, str]:
+    """What was predicted and how well, each in one line."""
+    what = ", ".join(facts.target[:3]) or "the target"
+    rows = counted((facts.focal.rows, "row"))
+    predicted = f"{what} for {facts.focal.name}, from {rows} of its own"
+    if facts.sources:
+        others = sum(each.rows for each in facts.sources)
+        predicted += f" and {f'{others:,} of ' if others else ''}{counted((len(facts.sources), 'other dataset'))}"
+    errors = {METHOD_NAMES.get(each.method, each.method): each.error for each in facts.compared}
+    known = {name: error for name, error in errors.items() if error is not None}
+    if MIXTUNE not in known:
+        quality = "Not known: there are too few rows to test on." if facts.error is None else ""
+        return {"predicted": f"{predicted}.", "quality": quality or f"The left-out error is {number(facts.error)}."}
+    ours = number(known.pop(MIXTUNE))
+    kind = f"typical error ({facts.metric})" if facts.metric == RMSE else facts.metric
+    against = ", ".join(f"{number(error)} {_with(name)}" for name, error in known.items())
+    quality = f"The {kind} on rows that the fits have not seen is {ours}, against {against}; lower is better."
+    return {"predicted": f"{predicted}.", "quality": quality}
+
+
+def _with(method: str) -> str:
+    """A method at the end of a list of errors."""
+    return {"pooled": "with all rows pooled", "predict the mean": "for the mean"}.get(method, f"with {method}")
+
+
+def r2_text(value: float) -> str:
+    """A part of the variance; never 1 where something is left.
+
+    Examples
+    --------
+    >>> r2_text(0.384), r2_text(0.9982), r2_text(1.0), r2_text(-0.5)
+    ('0.38', '0.998', '1', '−0.5')
+    """
+    digits = 2
+    while value < 1 and digits < 6 and round(value, digits) == 1:
+        digits += 1
+    return number(round(value, digits), digits)
+
+
+def input_text(value: str | float) -> str:
+    """A value of a column: text as it is, numbers rounded, years and others of four digits without a separator.
+
+    Examples
+    --------
+    >>> input_text(1999.0), input_text(12304.0), input_text("red")
+    ('1999', '12,304', 'red')
+    """
+    text = text_or_number(value)
+    return text.replace(",", "") if not isinstance(value, str) and abs(value) < 10_000 else text
 
 
 def render(template: str, facts: Any, settings: Mapping[str, Any] | None, **fields: Any) -> str:
@@ -166,7 +242,7 @@ def templates() -> "Environment":
     )
     words = (can_tell, column, counted, number, percent, shorten, text_or_number)
     tables = (candidates_table, classes_table, datasets_table, maps_table, miss_table, removal_table)
-    shared = (*words, *tables, family_name, families, predicted, zip)
+    shared = (*words, *tables, family_name, families, predicted, r2_text, zip)
     found.globals |= {each.__name__: each for each in shared}
     found.globals |= {"draw": charts, "inf": math.inf, "once": dict.fromkeys}
     found.globals |= {"COVERAGE": COVERAGE, "HELP_MARGIN": HELP_MARGIN}
@@ -317,9 +393,11 @@ def _effects(facts: Facts) -> dict[str, Any] | None:
     reach = max(max(abs(e.effect), abs(e.low or 0.0), abs(e.high or 0.0)) for e in effects) or 1.0
     rows = []
     for each, (text, low, high, others) in zip(effects, zip(texts, texts, texts, texts)):
-        ends = f"{text_or_number(each.start)} → {text_or_number(each.end)}"
+        ends = f"{input_text(each.start)} → {input_text(each.end)}"
         name = Name(each.column, ends, "differs" if each.differs else "")
-        bar = Bar.both(text, each.effect / reach, "up" if each.effect > 0 else "down")
+        # An effect that may as well be none must not look like one.
+        style = "far" if not supported(each) else "up" if each.effect > 0 else "down"
+        bar = Bar.both(text, each.effect / reach, style)
         interval = "–" if each.low is None else f"{low} to {high}"
         slope = number(each.slope) if facts.classes is None or each.slope is None else percent(each.slope)
         rows.append([name, bar, interval, slope, others])
@@ -327,12 +405,25 @@ def _effects(facts: Facts) -> dict[str, Any] | None:
     heads = ["column", f"change of {shorten(target, 30)}", "95% interval", "for one unit"]
     heads += ["in other datasets"] if known else []
     summary = f"{counted((len(rows) - SHOWN_ROWS, 'more effect'))}, all smaller"
+    sure = list(dict.fromkeys(each.column for each in effects if supported(each)))
     curves = [
         charts.curve_chart(curve, f"curve{k}", column=name, target=target)
         for k, (name, curve) in enumerate(facts.columns.curves.items())
+        if name in sure
     ]
+    told = "The data support an effect of no single column: the intervals of all include zero."
+    if len(sure) == len({each.column for each in effects}):
+        told = "The data support an effect of every column."
+    elif sure:
+        told = f"The data support an effect of {quoted(sure)}. Of the other columns it may as well be none: "
+        told += "their bars are grey."
     table = Table("Effects of columns", heads, rows, summary)
-    return {"found": found, "target": target, "in_sources": known, "table": table, "curves": curves}
+    return {"found": found, "target": target, "in_sources": known, "table": table, "curves": curves, "told": told}
+
+
+def supported(effect: Any) -> bool:
+    """Whether the interval of an effect excludes zero; where there is no interval, nothing is known against it."""
+    return effect.low is None or effect.high is None or effect.low > 0 or effect.high < 0
 
 
 def predicted(facts: Facts, output: str) -> str:
@@ -349,7 +440,7 @@ def miss_table(miss: Any, show: Any) -> Table:
     rows = []
     for name, value, part in miss.parts[:SHOWN_ROWS]:
         bar = Bar.both(f"{'+' if part > 0 else ''}{show(part)}", part / reach, "up" if part > 0 else "down")
-        rows.append([Name(name), text_or_number(value), bar])
+        rows.append([Name(name), input_text(value), bar])
     return Table(f"Contributions to row {miss.row + 1}", ["column", "value", "adds"], rows)
 
 

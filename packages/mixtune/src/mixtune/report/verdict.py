@@ -1,17 +1,19 @@
-"""What transfer did to the error, in sentences that are no firmer than the interval allows."""
+"""What transfer did to the error, and what to do: sentences that follow from one table, and are no firmer than it."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mixtune._messages import counted, quoted
 from mixtune.choice import MIXTUNE, OWN_ROWS, POOLED
-from mixtune.report.facts import DomainFact, Facts
-from mixtune.report.wording import number, percent
+from mixtune.report.facts import RMSE, DomainFact, Facts, MethodFact
+from mixtune.report.wording import METHOD_NAMES, number, percent
 
 #: Leaving a dataset out that changes the left-out error by at most this part makes no difference.
 HELP_MARGIN = 0.001
-#: Where verdict and left-out rows differ by this part or more, the difference is explained.
-CAUTION = 0.02
+#: Advice to leave a dataset out needs an error that is lower without it by this part, beyond chance.
+MATERIAL = 0.01
 #: A change whose sign is correct with this probability is probable.
 PROBABLY = 0.8
 #: With fewer focal rows, how their error changes without a dataset is mostly chance.
@@ -24,48 +26,158 @@ MOST_TIMES = 20
 MANY_TIMES = 9
 #: An error that is not lower by more than this part than that of predicting the mean is hardly better.
 HARDLY = 0.02
+#: The methods whose errors the evidence names; the table has all.
+METHODS = (MIXTUNE, OWN_ROWS, POOLED)
+#: Methods as sentences name them.
+NAMES = {OWN_ROWS: "a fit to the focal rows alone", POOLED: "one fit to all rows pooled"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The sentence, its tone ("good", "bad" or "even"), paragraphs on the evidence for it, and what to do next."""
+    """The sentence, its tone ("good", "bad" or "even"), paragraphs on the evidence for it, and what to do next.
+
+    ``method`` is the method that is recommended, or "" for none, and ``without`` are sources to leave out.
+    """
 
     sentence: str
     tone: str
     evidence: tuple[str, ...]
     advice: str
+    method: str = MIXTUNE
+    without: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings, by name, that carry the advice out; none where this model is the one to use."""
+        if self.method in NAMES:
+            return {"method": self.method.replace(" ", "-")}
+        return {"exclude": list(self.without)} if self.without else {}
 
 
 def give_verdict(facts: Facts) -> Verdict:
-    """Judge the transfer: it clearly or probably helps or hurts, or the focal rows cannot tell.
-
-    A change is clear if its 95% interval excludes zero, and probable if its sign has a probability of four fifths.
-    """
+    """Judge a fit by its comparison with the other methods, and say which datasets helped."""
     if not facts.sources:
         sentence = "No other datasets were given, so nothing was transferred: this is a fit to the focal rows alone"
-        evidence = f"Its left-out error is {number(facts.error)}."
-        return Verdict(f"{sentence}.", "even", (evidence,), "Add datasets that may resemble the focal rows.")
-    known = None if facts.gain is None else facts.gain.interval
-    if known is None:
+        if facts.method == POOLED:
+            sentence = "All rows were pooled as if they were of one domain, as asked for"
+        elif facts.method == OWN_ROWS:
+            sentence = "This is a fit to the focal rows alone, as asked for; nothing was transferred"
+        evidence = f"Its left-out error{' over all rows' * (facts.method == POOLED)} is {number(facts.error)}."
+        advice = "Add datasets that may resemble the focal rows." if facts.method == MIXTUNE else ""
+        return Verdict(f"{sentence}.", "even", (evidence,), advice)
+    if not facts.compared and not facts.candidates and facts.error is not None:
+        sentence = f"A {facts.estimator} is compared with nothing; its left-out error is {number(facts.error)}"
+        advice = "Fit RegretOptimalRegressorCV or RegretOptimalClassifierCV to compare methods."
+        return Verdict(f"{sentence}.", "even", (), advice, "")
+    if facts.gain is None:
         sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
-        return Verdict(f"{sentence}.", "even", (), "Add focal rows with known targets.")
-    (reduction, low, high), grade = known, graded(*known)
-    opening = f"Transfer {grade} {'helps' if reduction > 0 else 'hurts'}"
-    tone, how, interval = "even", _side(reduction), f"{_side(low)} to {_side(high)}"
-    if grade == "clearly":
-        tone, (least, most) = "good" if low > 0 else "bad", sorted((abs(low), abs(high)))
-        interval = f"{percent(least).removesuffix('%')} to {percent(most)}"
-    elif abs(reduction) < 5e-4:
-        how = "the same"
-    if not grade:
-        opening = f"{counted((facts.focal.rows, 'focal row'))} cannot tell whether transfer helps"
+        advice = "Add focal rows with known targets."
+        if facts.focal.rows == 1:
+            advice = "Add focal rows before you rely on this model: with 1 focal row its errors and intervals are "
+            advice += "unknown."
+        return Verdict(f"{sentence}.", "even", (), advice, "")
     helped, meaning = _which_helped(facts)
-    evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
     # Where the rows cannot tell whether transfer helps, a dataset that helped would contradict it.
     named = can_tell(facts) and any(effect_of(each) == "helped" for each in facts.sources)
-    which = "" if named and not grade else f"; {helped}"
-    sentence = f"{opening}: the error is {how} (95% interval {interval}){which}."
-    return Verdict(sentence, tone, (evidence, meaning), _advice(facts, *known))
+    ending = "" if named and not graded(*facts.gain) else f"; {helped}"
+    found = judged(facts.compared, facts.focal.rows, metric=facts.metric, ending=ending)
+    advice = found.advice
+    without: tuple[str, ...] = ()
+    if found.method == MIXTUNE and (hurt := harmful(facts)):
+        advice += f" Leave {quoted(hurt)} out: without {'it' if len(hurt) == 1 else 'them'} the error is clearly lower."
+        without = tuple(hurt)
+    return replace(found, evidence=(*found.evidence, meaning), advice=advice, without=without)
+
+
+def judged(
+    compared: Sequence[MethodFact], rows: int, *, metric: str = RMSE, every: bool = False, ending: str = ""
+) -> Verdict:
+    """Whether transfer helps, which method is best, and what to do: the one rule for fits and comparisons.
+
+    A change is clear if its 95% interval excludes zero, and probable if its sign has a probability of four fifths.
+    Another method than mixtune is recommended where its error is clearly or probably lower.
+
+    Parameters
+    ----------
+    compared
+        The methods; the first is mixtune.
+    rows
+        How many rows the errors are of.
+    metric
+        Of the errors.
+    every
+        Whether these are rows of every domain, and not of the focal one.
+    ending
+        Of the sentence on transfer.
+
+    Examples
+    --------
+    >>> methods = MethodFact("mixtune", 1.0, 0.1), MethodFact("own rows alone", 1.25, 0.1, 0.8, 0.7, 0.9)
+    >>> found = judged(methods, 30)
+    >>> found.sentence, found.advice
+    ('Transfer clearly helps: the RMSE is 20% lower than with own rows alone (95% interval 10 to 30%).', \
+'Use this model for new rows.')
+    """
+    by_name = {each.method: each for each in compared}
+    alone = by_name.get(OWN_ROWS)
+    known = None if alone is None else alone.reduction
+    if known is None:
+        failed = "one of them failed, or makes no error at all"
+        told = f"Whether transfer helps cannot be judged: mixtune and {OWN_ROWS} cannot be compared, {failed}."
+        return Verdict(told, "even", (_errors(compared, metric),), "", "")
+    best, grade = best_method(compared), graded(*known)
+    tone = "even" if grade != "clearly" else "good" if known[1] > 0 else "bad"
+    if tone == "good" and best not in (MIXTUNE, OWN_ROWS):
+        tone = "even"
+    first, better = _sentences(compared, rows, metric=metric, every=every)
+    evidence = (_errors(compared, metric),)
+    sentence = f"{first}{ending}. {better}".rstrip()
+    # Where columns hardly predict anything, no method is recommended.
+    if warning := _against_mean(compared, best, rows, metric):
+        return Verdict(sentence, tone, evidence, warning, "")
+    return Verdict(sentence, tone, evidence, _advice(compared, rows, best), best)
+
+
+def _sentences(compared: Sequence[MethodFact], rows: int, *, metric: str, every: bool = False) -> tuple[str, str]:
+    """Whether transfer helps, without the full stop, and which other method is better; the second may be empty."""
+    by_name = {each.method: each for each in compared}
+    known = by_name[OWN_ROWS].reduction
+    assert known is not None
+    (reduction, low, high), grade = known, graded(*known)
+    if low == high == 0:
+        first = f"Transfer makes no difference: mixtune and {OWN_ROWS} make the same errors"
+    else:
+        opening = f"Transfer {grade} {'helps' if reduction > 0 else 'hurts'}"
+        if not grade:
+            opening = f"{counted((rows, 'row' if every else 'focal row'))} cannot tell whether transfer helps"
+        first = f"{opening}: the {metric} is {_change(known)}"
+    best = best_method(compared)
+    other = by_name[best].reduction
+    if best in (MIXTUNE, OWN_ROWS) or other is None:
+        return first, ""
+    name = NAMES.get(best, METHOD_NAMES.get(best, best))
+    better = f"{name[:1].upper()}{name[1:]} is {graded(*other)} better than mixtune"
+    return first, f"{better}: its {metric} is {_change(_reversed(other), '')}."
+
+
+def best_method(compared: Sequence[MethodFact]) -> str:
+    """The method to use: mixtune, unless the error of another one is clearly or probably lower.
+
+    Examples
+    --------
+    >>> methods = MethodFact("mixtune", 1.0, 0.1), MethodFact("pooled", 0.9, 0.1, 1.11, 1.02, 1.2)
+    >>> best_method(methods)
+    'pooled'
+    """
+    from mixtune.estimators import MEAN
+
+    better = {
+        each.method: each.error
+        for each in compared
+        if each.method != MEAN and each.error is not None and each.reduction is not None
+        if each.reduction[0] < 0 and graded(*each.reduction)
+    }
+    return min(better, key=better.__getitem__, default=MIXTUNE)
 
 
 def likely_better(reduction: float, low: float, high: float) -> float:
@@ -94,121 +206,100 @@ def graded(reduction: float, low: float, high: float) -> str:
     return "probably" if max(sure, 1 - sure) >= PROBABLY else ""
 
 
-def compared_sentence(reduction: float, low: float, high: float, rows: int, *, every: bool = False) -> str:
-    """Whether mixtune is better than own rows alone, on rows that no fit has seen; of ``every`` domain, or one.
-
-    Examples
-    --------
-    >>> compared_sentence(0.21, 0.04, 0.36, 25)
-    'mixtune is clearly better than own rows alone: its error on unseen rows is 21% lower (95% interval 4% to 36%).'
-    """
-    grade, better = graded(reduction, low, high), "better" if reduction > 0 else "worse"
-    opening = f"mixtune is {grade} {better} than {OWN_ROWS}"
-    interval = f"{_side(low)} to {_side(high)}"
-    if grade == "clearly":
-        ends = sorted((abs(low), abs(high)))
-        interval = f"{percent(ends[0])} to {percent(ends[1])}"
-    elif not grade:
-        shown = counted((rows, "row" if every else "focal row"))
-        opening = f"{shown} cannot tell whether mixtune is better than {OWN_ROWS}"
-    return f"{opening}: its error on unseen rows is {_side(reduction)} (95% interval {interval})."
-
-
-def why_different(facts: Facts, reduction: float, low: float, high: float, *, curved: bool, classes: bool) -> str:
-    """What ``fit`` says where it and a comparison on unseen rows disagree, and why they may; "" where they agree."""
-    known = None if facts.gain is None else facts.gain.interval
-    if known is None:
-        return ""
-    grades = [(graded(*each), each[0] > 0) for each in (known, (reduction, low, high))]
-    if grades[0] == grades[1] or not (grades[0][0] or grades[1][0]):
-        return ""
-    reasons = ["fit learns from all focal rows, here each fit lacks those of one fold"]
-    if facts.validation_sources:
-        tests = counted((facts.validation_sources, "source"))
-        reasons.append(f"it also counts how the method did on {tests} in the focal role, here only focal rows count")
-    if curved:
-        reasons.append(f'there "{OWN_ROWS}" may be non-linear, here it is linear in the columns')
-    if classes:
-        reasons.append("there the error is that of class scores, here the share of wrong classes")
-    return f"mixtune fit says: {give_verdict(facts).sentence} They may differ because {'; '.join(reasons)}."
-
-
-def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
-    """What to do next."""
-    if facts.error is None or facts.focal.rows == 1:
-        unknown = f"with {counted((facts.focal.rows, 'focal row'))} " if facts.focal.rows else ""
-        return f"Add focal rows before you rely on this model: {unknown}its errors and intervals are unknown."
-    grade, pooled = graded(reduction, low, high), _change_from_pooling(facts)
-    pool = pooled is not None and pooled[0] < 0 and graded(*pooled) == "clearly"
-    alone = bool(grade) and reduction <= 0
-    if warning := _against_mean(facts, POOLED if pool else OWN_ROWS if alone else MIXTUNE):
-        return warning
-    if pool:
-        return "Use one fit to all rows pooled."
-    if grade:
-        first = "Use this model for new rows" if reduction > 0 else "Use a fit to the focal rows alone"
-    elif facts.gain is not None and facts.gain.from_rows is None:
-        first = "Use this model for new rows, and add focal rows to judge it"
+def _change(known: tuple[float, float, float], than: str = f" than with {OWN_ROWS}") -> str:
+    """By how much an error is lower or higher, with the interval."""
+    reduction, low, high = known
+    if graded(*known) == "clearly":
+        least, most = sorted((abs(low), abs(high)))
+        interval = f"{percent(least).removesuffix('%')} to {percent(most)}"
     else:
-        first = "Use either this model or a fit to the focal rows alone"
-    hurt = [each.name for each in facts.sources if effect_of(each) == "hurt"] if can_tell(facts) else []
-    # Without the only source the model is a fit to the focal rows alone.
-    if 0 < len(hurt) <= min(NAMED, len(facts.sources) - 1):
-        first += f". Try mixtune without {quoted(hurt)}, which hurt"
+        interval = f"{_side(low)} to {_side(high)}"
+    if abs(reduction) < 5e-4:
+        return f"the same as{than.removeprefix(' than')} (95% interval {interval})"
+    if reduction < -MANY_TIMES:
+        return f"more than ten times as high as{than.removeprefix(' than')}"
+    return f"{_side(reduction)}{than} (95% interval {interval})"
+
+
+def _reversed(known: tuple[float, float, float]) -> tuple[float, float, float]:
+    """By what part the other error is lower, from by what part this one is."""
+    reduction, low, high = (1 - 1 / max(1 - each, 1e-9) for each in known)
+    return reduction, high, low
+
+
+def _errors(compared: Sequence[MethodFact], metric: str) -> str:
+    """What the errors of the methods are."""
+    shown = {each.method: each.error for each in compared if each.error is not None and each.method in METHODS}
+    texts = [f"{number(error)} with {METHOD_NAMES.get(name, name)}" for name, error in shown.items()]
+    return f"On rows that the fits have not seen, the {metric} is {', '.join(texts)}." if texts else ""
+
+
+def _advice(compared: Sequence[MethodFact], rows: int, best: str) -> str:
+    """What to do next."""
+    known = next(each.reduction for each in compared if each.method == (OWN_ROWS if best == MIXTUNE else best))
+    assert known is not None
+    grade = graded(*known)
+    if best in NAMES:
+        first = f"Use {NAMES[best]}."
+    elif best != MIXTUNE:
+        first = f"Use {METHOD_NAMES.get(best, best)}, which mixtune compares but does not save; see the documentation."
+    elif grade:
+        first = "Use this model for new rows."
+    else:
+        first = "Use either this model or a fit to the focal rows alone."
     # Intervals shrink with the root of the number of rows.
+    reduction, low, high = known
     part = (reduction - low if reduction > 0 else high - reduction) / abs(reduction) if reduction else math.inf
-    if grade == "clearly" or not facts.focal.rows or not 1 < part**2 < MOST_TIMES:
-        return f"{first}."
-    needed = facts.focal.rows * part**2
+    if grade == "clearly" or not rows or not 1 < part**2 < MOST_TIMES:
+        return first
+    needed = rows * part**2
     step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
-    rows = f"about {math.ceil(needed / step) * step:,} focal rows"
-    return f"{first}. If the difference stays the same, {rows} would make it clear."
+    return f"{first} If the difference stays the same, about {math.ceil(needed / step) * step:,} focal rows would " + (
+        "make it clear."
+    )
 
 
-def _against_mean(facts: Facts, method: str) -> str:
-    """A warning if a method is hardly better than predicting the mean on the left-out rows; "" if it is, or unknown."""
+def _against_mean(compared: Sequence[MethodFact], method: str, rows: int, metric: str) -> str:
+    """A warning if a method is hardly better than predicting the mean on unseen rows; "" if it is, or unknown."""
     from mixtune.estimators import MEAN
 
-    measures = {each.method: each.measures for each in facts.compared}
-    mine, mean = measures.get(method), measures.get(MEAN)
-    if mine is None or mean is None:
-        return ""
-    name, error, constant = "RMSE", mine.rmse, mean.rmse
-    if mean.log_loss is not None:
-        name, error, constant = "log loss", mine.log_loss, mean.log_loss
+    errors = {each.method: each.error for each in compared}
+    error, constant = errors.get(method), errors.get(MEAN)
     if error is None or constant is None:
         return ""
     # The mean of the other n - 1 rows misses by n / (n - 1) times as much as the mean of all: no column has to predict
     # anything to do better by that part, a mean that is known from more rows does.
-    part = 1 - 1 / facts.focal.rows if facts.focal.rows > 1 and name == "RMSE" else 1.0
+    part = 1 - 1 / rows if rows > 1 and metric == RMSE else 1.0
     if error < (1 - HARDLY) * part * constant:
         return ""
-    names = {OWN_ROWS: "a fit to the focal rows alone", POOLED: "one fit to all rows pooled"}
     how = "hardly" if error < constant else "no"
-    told = f"{names.get(method, 'this model')} is {how} better than predicting the mean "
-    told += f"({name} {number(error)} against {number(constant)})"
-    if not can_tell(facts):
-        return f"Add focal rows before you rely on this model: on the few left-out rows, {told}."
-    return f"Look for other columns. These hardly predict the target: on the left-out rows, {told}."
+    told = f"{NAMES.get(method, 'this model' if method == MIXTUNE else method)} is {how} better than predicting the "
+    told += f"mean ({metric} {number(error)} against {number(constant)})"
+    if rows < ENOUGH_ROWS:
+        return f"Add focal rows before you rely on this model: on the few unseen rows, {told}."
+    return f"Look for other columns. These hardly predict the target: on unseen rows, {told}."
 
 
-def _change_from_pooling(facts: Facts) -> tuple[float, float, float] | None:
-    """How much lower the error is than that of one fit to all rows pooled, with the 95% interval, where it is known."""
-    return next((each.reduction for each in facts.compared if each.method == POOLED), None)
+def harmful(facts: Facts) -> list[str]:
+    """The sources without which the error is clearly and materially lower, the worst first.
 
+    With many sources some change the error by chance alone, so that the more there are, the more it takes.
+    """
+    # Without the only source the model is a fit to the focal rows alone.
+    if not can_tell(facts) or len(facts.sources) < 2:
+        return []
+    from scipy.stats import norm
 
-def _against_pooling(facts: Facts) -> str:
-    """Whether the model is better than one fit to all rows pooled."""
-    if (change := _change_from_pooling(facts)) is None:
-        return ""
-    reduction, grade = change[0], graded(*change)
-    if not grade:
-        rows = counted((facts.focal.rows, "focal row"))
-        return f"Whether it is better than one fit to all rows pooled, {rows} cannot tell."
-    if reduction < -MANY_TIMES:
-        return f"Its error is {grade} more than ten times that of one fit to all rows pooled."
-    which = "lower" if reduction > 0 else "higher"
-    return f"Its error is {grade} {which} than that of one fit to all rows pooled, by {percent(abs(reduction))}."
+    looked = len(with_known_effect(facts))
+    found = []
+    for each in facts.sources:
+        low, high = each.change_low, each.change_high
+        if each.change is None or low is None or high is None or each.change > -MATERIAL:
+            continue
+        error = (high - low) / (2 * 1.96)
+        if each.change + float(norm.isf(0.025 / max(looked, 1))) * error < 0:
+            found.append((each.change, each.name))
+    return [name for _, name in sorted(found)][:NAMED]
 
 
 def effect_of(domain: DomainFact) -> str:
@@ -278,41 +369,6 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
     names = [each.name for each, effect in zip(facts.sources, effects) if effect == "helped"]
     named = f" ({quoted(names)})" if 0 < len(names) <= NAMED else ""
     return f"{found:,} of {which} helped{named}", meaning
-
-
-def _evidence(facts: Facts) -> str:
-    """What the change of the error was measured on."""
-    rows, validation = (None, None) if facts.gain is None else (facts.gain.from_rows, facts.gain.from_validation)
-    text = "There are too few focal rows to compare with a fit to them alone"
-    if rows is not None:
-        text = f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
-        text += f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
-    if validation is None:
-        reduction = None if facts.gain is None else facts.gain.reduction
-        if rows is not None and reduction is not None and abs(rows - reduction) >= CAUTION:
-            text += ". The verdict is more cautious, since these rows are few"
-        return f"{text}."
-    text += f"; in cross-domain validation on {counted((facts.validation_sources, 'other dataset'))} "
-    if rows is None:
-        return f"{text}the error was {_versus(validation)} that of such a fit on average."
-    versus = _versus(validation)
-    told = "it was the same on average" if versus == "the same as" else f"it was {versus} it on average"
-    return f"{text}{told}. The verdict combines both."
-
-
-def _versus(reduction: float) -> str:
-    """How an error compares.
-
-    Examples
-    --------
-    >>> _versus(0.2), _versus(-0.031), _versus(0.0), _versus(-1e9)
-    ('20% below', '3.1% above', 'the same as', 'more than ten times')
-    """
-    if reduction < -MANY_TIMES:
-        return "more than ten times"
-    if abs(reduction) < 5e-4:
-        return "the same as"
-    return f"{percent(abs(reduction))} {'below' if reduction > 0 else 'above'}"
 
 
 def _side(part: float) -> str:

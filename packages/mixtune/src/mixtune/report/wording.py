@@ -211,7 +211,10 @@ def measure_columns(rows: Sequence[Any], digits: int = 3) -> dict[str, list[str]
             if in_percent:
                 cells[name] = percent_column(values)
             elif field in ("r2", "auc", "log_loss"):
-                cells[name] = [number(None) if v is None else f"{v:.2f}".replace("-", MINUS) for v in values]
+                # What is nearly all is not all.
+                nearly = field != "log_loss" and any(v is not None and 0.995 <= v < 1 for v in values)
+                digits = 4 if nearly else 2
+                cells[name] = [number(None) if v is None else f"{v:.{digits}f}".replace("-", MINUS) for v in values]
             else:
                 cells[name] = column(values, digits)
     return cells
