@@ -238,7 +238,7 @@ def test_poisoned_masked_answers_do_not_pass_for_sums(second):
     header = {name: sent[0].header[name] for name in ("kind", "study", "step", "says", "reply_to", "public")}
     for place, amount in ((-1, 1), (1, 2**62)):
         wrong = arrays["masked"].copy()
-        wrong[place] += np.uint64(amount)
+        wrong[[place]] += np.uint64(amount)  # as arrays, which wrap
         bad = write_message(group.keys["m1"], [group.study.card("m0")], **header, spec=spec, arrays={"masked": wrong})
         with pytest.raises(DataError, match=r"do not add up|not those of any rows"):
             coordinator.combine([*answers, bad, *sent[1:]])

@@ -201,7 +201,7 @@ def use(page, rows, serve, tmp_path):
 def test_the_page_predicts_as_python_does(fitted, report, serve, tmp_path):
     model, X = fitted
     # Within the rows and far outside.
-    assert all(each.name.startswith("kernel") for each in model.maps_)
+    assert all(each.name.startswith(("kernel", "lines")) for each in model.maps_)
     rows = np.vstack([X[:10], X[:3] * 0.0, X.min(axis=0), X.max(axis=0), 30 * X[:2]])
     found = use(report, rows.tolist(), serve, tmp_path)
     expected = model.predict(rows)
