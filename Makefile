@@ -21,9 +21,11 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed
 	$(call pytest,$(BIN)) $(TESTS)
 
-# The tests of the core in an environment without companions and optional packages.
+# The tests of the core in an environment without companions and optional packages; fuzz, faults and properties of numbers
+# do not depend on these.
+core_only := $(addprefix --ignore=packages/mixtune/tests/,fuzz faults properties)
 test-core: $(VENV)-core/.installed
-	$(call pytest,$(VENV)-core/bin) packages/mixtune
+	$(call pytest,$(VENV)-core/bin) packages/mixtune $(core_only)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
